@@ -1,0 +1,1 @@
+"""One module a device kind, each behind the ``Device`` protocol of ``base``."""

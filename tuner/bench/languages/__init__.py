@@ -1,0 +1,1 @@
+"""One module a kernel language, each behind the ``Language`` protocol of ``base``."""

@@ -1,0 +1,169 @@
+"""What the parent asks of a worker: a kernel, a problem and a protocol, as plain values.
+
+A job holds everything needed to build, check and time a kernel again: source text, not a
+path; launch geometry, not the function that computed it. Only the reference is named by path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Literal
+
+from tuner.domain.identity import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchGeometry:
+    """Grid in blocks (programs), threads of a block, dynamic shared memory.
+
+    ``threads`` is 0 for Triton kernels, where num_warps and the wave size fix it.
+    """
+
+    grid: tuple[int, int, int]
+    threads: int = 0
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelArgument:
+    """One kernel parameter, in call order.
+
+    Attributes:
+        name: An array of the problem, a dimension or a scalar argument.
+        type: ``buffer`` for arrays, else ``int32``, ``int64`` or ``float32``.
+        value: The scalar's value; None for arrays.
+    """
+
+    name: str
+    type: Literal["buffer", "int32", "int64", "float32"]
+    value: float | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel to build: source text with its includes, entry point and compile-time values.
+
+    Attributes:
+        language: ``hip`` or ``triton``.
+        files: Text of each file of the include closure, by relative path.
+        main: Which of ``files`` holds the entry point.
+        entry: Name of the kernel function.
+        constants: Macros (HIP) or constexpr arguments (Triton).
+        options: Compiler options: Triton's ``num_warps``, ``num_stages``; HIP's ``flags``.
+        arguments: Parameters in call order (without Triton's constexprs).
+        geometry: How it is launched.
+    """
+
+    language: str
+    files: dict[str, str]
+    main: str
+    entry: str
+    constants: dict[str, Scalar]
+    options: dict[str, Scalar]
+    arguments: tuple[KernelArgument, ...]
+    geometry: LaunchGeometry
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """How one array is filled: a distribution and a factor. See ``tuner.bench.inputs``."""
+
+    kind: Literal["normal", "uniform", "zero", "mixed_sign", "one_row_zero"]
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class InputCase:
+    """A named set of inputs: a fill for each input array."""
+
+    name: str
+    fills: dict[str, Fill]
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """An array of the problem: name, shape, dtype and whether the kernel writes it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Literal["input", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """A result is right where ``|out - ref| <= absolute + relative * |ref|``."""
+
+    absolute: float
+    relative: float
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is computed and how it is checked.
+
+    Attributes:
+        arrays: Inputs and outputs.
+        cases: Inputs to check with; the first is also timed unless the protocol names another.
+        scalars: Scalar arguments of the reference.
+        tolerance: Of the comparison with the reference.
+        reference_path: Python file with the reference.
+        reference_function: Takes the inputs as float64 arrays and the scalars by name, and
+            returns the outputs as float64 arrays in the order of ``arrays``.
+    """
+
+    arrays: tuple[ArraySpec, ...]
+    cases: tuple[InputCase, ...]
+    scalars: dict[str, float]
+    tolerance: Tolerance
+    reference_path: str
+    reference_function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How many samples to take and how, for one process."""
+
+    warmup: int
+    samples: int
+    launches_per_sample: int | None
+    target_sample_us: float
+    cache: Literal["hot", "cold"]
+    submission: Literal["auto", "graph", "stream"]
+    input_case: str
+    input_seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrialJob:
+    """Build, validate, measure and validate again, in a warm worker."""
+
+    kernel: Kernel
+    problem: Problem
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmJob:
+    """Measure several kernels of one problem, interleaved, in a fresh worker.
+
+    Attributes:
+        kernels: The finalists.
+        rotation: Which finalist goes first: processes start at different ones.
+    """
+
+    kernels: tuple[Kernel, ...]
+    problem: Problem
+    sampling: Sampling
+    rotation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompileJob:
+    """Build a kernel for an architecture without running it."""
+
+    kernel: Kernel
+    architecture: str
+    wave_size: int
+    extra: dict[str, str] = field(default_factory=dict)

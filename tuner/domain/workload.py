@@ -1,0 +1,92 @@
+"""The problem to solve: an operator at a shape, a dtype and scalar arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.domain.identity import Plain
+from tuner.domain.identity import content_hash
+from tuner.errors import UsageError
+
+MAX_DIMENSION = 2**63 - 1  # what a 64-bit kernel argument and an SQLite integer can hold
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """An operator with everything that fixes the problem. Arrays are contiguous, row-major.
+
+    Attributes:
+        operator: Name of the operator, e.g. ``rmsnorm``.
+        shape: Size of each of the operator's dimensions, e.g. ``(1024, 4096)``.
+        dtype: NumPy-style name of the element type, e.g. ``float32``.
+        scalars: Scalar arguments by name, sorted by name, e.g. ``(("epsilon", 1e-5),)``.
+    """
+
+    operator: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    scalars: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        for size in self.shape:
+            if not 1 <= size <= MAX_DIMENSION:
+                raise UsageError(
+                    f"shape {shape_text(self.shape)}: every dimension must be from 1 to 2^63-1",
+                    hint="give sizes of at least 1, such as 1024x4096",
+                )
+        object.__setattr__(self, "scalars", tuple(sorted(self.scalars)))
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index to the next in each dimension, row-major."""
+        return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
+    @property
+    def shape_text(self) -> str:
+        """The shape as users write it, e.g. ``1024x4096``."""
+        return shape_text(self.shape)
+
+    def as_plain(self) -> dict[str, Plain]:
+        """Return the fields that identify the workload, strides included."""
+        return {
+            "operator": self.operator,
+            "shape": list(self.shape),
+            "strides": list(self.strides),
+            "dtype": self.dtype,
+            "scalars": dict(self.scalars),
+        }
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of the identifying fields."""
+        return content_hash(self.as_plain())
+
+
+def make_workload(
+    operator: str, shape: Sequence[int], dtype: str, scalars: Mapping[str, float]
+) -> Workload:
+    """Build a workload from the loose values of a file or a command line."""
+    return Workload(operator, tuple(shape), dtype, tuple(scalars.items()))
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """Return ``1024x4096`` for ``(1024, 4096)``."""
+    return "x".join(str(size) for size in shape)
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Read ``1024x4096``.
+
+    Raises:
+        UsageError: The text is not whole numbers joined by ``x``, or a size is out of range.
+    """
+    parts = text.strip().lower().split("x")
+    if not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in parts):
+        raise UsageError(
+            f"shape {text[:60]!r} is not understood",
+            hint="write whole numbers joined by x, such as 1024x4096",
+        )
+    return Workload("", tuple(int(part) for part in parts)).shape

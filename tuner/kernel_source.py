@@ -1,0 +1,162 @@
+"""Reads a kernel's source text with everything it includes, and hashes it.
+
+Pure text: no kernel is imported or compiled, so the parent can tell whether today's source
+is the one a stored result was measured with.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from tuner.domain.identity import content_hash
+from tuner.errors import UsageError
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+MAX_SOURCE_BYTES = 4_000_000
+_References: TypeAlias = Callable[[Path, str, str], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """Source text of one kernel.
+
+    Attributes:
+        language: ``hip`` or ``triton``.
+        files: Text of each file of the include closure, by path relative to the operator.
+        main: Which file holds the entry point.
+        entry: Name of the kernel function.
+        source_hash: For HIP, SHA-256 over the whole include closure and the entry name; for
+            Triton, over the kernel function, the module-level code it reaches by name, and
+            the whole text of local modules it imports.
+    """
+
+    language: str
+    files: dict[str, str]
+    main: str
+    entry: str
+    source_hash: str
+
+
+def read_kernel_source(directory: Path, main: str, entry: str, language: str) -> KernelSource:
+    """Read the source of a kernel from an operator's folder.
+
+    Raises:
+        UsageError: A file is missing, outside the folder, too large or not UTF-8, or it does
+            not define the entry point.
+    """
+    if language == "triton":
+        files = _closure(directory, main, _local_imports)
+        return _triton_source(files, main, entry)
+    files = _closure(directory, main, _includes)
+    if not re.search(rf"\b{re.escape(entry)}\s*\(", files[main]):
+        raise UsageError(f"{directory / main} does not define the kernel {entry!r}")
+    digest = content_hash({"language": language, "files": files, "main": main, "entry": entry})
+    return KernelSource(language, files, main, entry, digest)
+
+
+def _closure(directory: Path, main: str, references: _References) -> dict[str, str]:
+    files: dict[str, str] = {}
+    pending = [main]
+    while pending:
+        name = pending.pop()
+        if name in files:
+            continue
+        files[name] = _read_inside(directory, name)
+        pending.extend(references(directory, name, files[name]))
+    return dict(sorted(files.items()))
+
+
+def _read_inside(directory: Path, name: str) -> str:
+    path = (directory / name).resolve()
+    if not path.is_relative_to(directory.resolve()):
+        raise UsageError(f"kernel source {name!r} lies outside {directory}")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"kernel source {path} can't be read: {error.strerror}") from error
+    if len(content) > MAX_SOURCE_BYTES:
+        raise UsageError(f"kernel source {path} is larger than {MAX_SOURCE_BYTES} bytes")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"kernel source {path} is not UTF-8") from error
+
+
+def _includes(directory: Path, name: str, text: str) -> list[str]:
+    """Return the quoted includes, relative to the operator's folder as the compiler finds them."""
+    found = []
+    for include in _INCLUDE.findall(text):
+        beside = str(PurePosixPath(name).parent / include)
+        found.append(beside if (directory / beside).is_file() else include)
+    return found
+
+
+def _local_imports(directory: Path, name: str, text: str) -> list[str]:
+    modules: list[str] = []
+    for node in ast.walk(_parse(text, name)):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            modules.append(node.module)
+    paths = (module.replace(".", "/") + ".py" for module in modules)
+    return [path for path in paths if (directory / path).is_file()]
+
+
+def _parse(text: str, name: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"kernel source {name} is not Python: {error}") from error
+
+
+def _triton_source(files: dict[str, str], main: str, entry: str) -> KernelSource:
+    reached = _reachable_segments(files[main], main, entry)
+    others = {name: text for name, text in files.items() if name != main}
+    digest = content_hash({"language": "triton", "entry": entry, "code": reached, "files": others})
+    return KernelSource("triton", files, main, entry, digest)
+
+
+def _reachable_segments(text: str, name: str, entry: str) -> list[str]:
+    """Return the text of the entry and of all module-level code it reaches by name, in order."""
+    module = _parse(text, name)
+    defined: dict[str, list[ast.stmt]] = {}
+    for statement in module.body:
+        for bound in _bound_names(statement):
+            defined.setdefault(bound, []).append(statement)
+    if entry not in defined:
+        raise UsageError(f"{name} does not define the kernel {entry!r}")
+    reached: set[ast.stmt] = set()
+    pending = list(defined[entry])
+    while pending:
+        statement = pending.pop()
+        if statement in reached:
+            continue
+        reached.add(statement)
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name):
+                pending.extend(defined.get(node.id, ()))
+    return [_segment(text, statement) for statement in module.body if statement in reached]
+
+
+def _bound_names(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return [(alias.asname or alias.name).split(".")[0] for alias in statement.names]
+    return [
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+
+
+def _segment(text: str, statement: ast.stmt) -> str:
+    decorators = getattr(statement, "decorator_list", [])
+    first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+    return "\n".join(text.splitlines()[first - 1 : statement.end_lineno])
