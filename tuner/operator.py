@@ -164,7 +164,10 @@ class Operator:
         return dict(zip(self.dims, workload.shape, strict=True))
 
     def workload(
-        self, shape: Sequence[int], dtype: str = "float32", scalars: Mapping[str, float] | None = None
+        self,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        scalars: Mapping[str, float] | None = None,
     ) -> Workload:
         """Build and check a workload of this operator; scalars default to the operator's.
 
@@ -202,7 +205,11 @@ class Operator:
         return self.bytes_moved(self.dimensions(workload), _ITEM_BYTES[workload.dtype])
 
     def kernel(
-        self, implementation: Implementation, source: KernelSource, config: Config, workload: Workload
+        self,
+        implementation: Implementation,
+        source: KernelSource,
+        config: Config,
+        workload: Workload,
     ) -> Kernel:
         """Return the kernel to build for a config, as plain values."""
         dims = self.dimensions(workload)
@@ -256,7 +263,7 @@ class Operator:
         scalars = dict(workload.scalars)
         if name in scalars:
             return KernelArgument(name, "float32", scalars[name])
-        return KernelArgument(name, "buffer")
+        return KernelArgument(name, "buffer", dtype=workload.dtype)
 
 
 def load_operator(directory: Path) -> Operator:

@@ -20,7 +20,7 @@ class DeviceFacts:
         max_threads_per_block: Largest block the device launches.
         max_grid: Largest grid per axis, in blocks.
         max_grid_threads: Largest grid.x * block.x (2^32 - 1 on AMD).
-        max_shared_bytes: Shared memory (LDS) a block may use without opting in to more.
+        max_shared_bytes: Shared memory (LDS) a block can have; the device opts in where it must.
         max_registers_per_thread: Vector registers one thread can have; None where unknown.
         memory_bytes: Device memory.
         cache_bytes: Last-level cache, for cold-cache timing; 0 where unknown.

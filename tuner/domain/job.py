@@ -7,7 +7,6 @@ path; launch geometry, not the function that computed it. Only the reference is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from dataclasses import field
 from typing import Literal
 
 from tuner.domain.identity import Scalar
@@ -33,11 +32,13 @@ class KernelArgument:
         name: An array of the problem, a dimension or a scalar argument.
         type: ``buffer`` for arrays, else ``int32``, ``int64`` or ``float32``.
         value: The scalar's value; None for arrays.
+        dtype: Element type of an array, e.g. ``float32``; "" for scalars.
     """
 
     name: str
     type: Literal["buffer", "int32", "int64", "float32"]
     value: float | int | None = None
+    dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,4 +167,3 @@ class CompileJob:
     kernel: Kernel
     architecture: str
     wave_size: int
-    extra: dict[str, str] = field(default_factory=dict)

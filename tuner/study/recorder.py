@@ -38,8 +38,11 @@ class Recorder(Protocol):
         which may be the machine's fault.
         """
 
-    def reuse_trial(self, study_id: int, point: TrialPoint, origin_id: int) -> None:
-        """Add a trial that takes outcome and quick median from an equal, earlier one."""
+    def reuse_trial(self, study_id: int, point: TrialPoint, origin_id: int) -> StoredTrial:
+        """Add a trial that takes outcome and quick median from an equal, earlier one.
+
+        Where the origin is confirmed, the returned trial counts as confirmed too.
+        """
 
     def skip_points(self, study_id: int, skipped: Sequence[SkippedPoint]) -> None:
         """Add trials with outcome ``skipped``; points already stored are left alone."""

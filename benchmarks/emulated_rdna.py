@@ -1,0 +1,415 @@
+"""Runs every implementation of an operator as RDNA machine code on an instruction emulator.
+
+It shows that the code the compilers make for a GPU nobody has here computes the right values,
+under several wave schedules and with checks that hardware does not have. It says nothing of
+speed, and is not a run on AMD hardware.
+
+The emulator is not part of this project. ``--emulator DIR`` names a folder with a module
+``rdna`` that offers::
+
+    run_hsaco(
+        code,
+        kernel,
+        grid,
+        block,
+        args,
+        dynamic_lds_bytes,
+        arch,
+        schedule="forward" | "reverse" | "random",
+        seed=N,
+        race=True,
+    )
+
+``grid`` counts workgroups; arrays among ``args`` are changed in place; missing trailing
+arguments are null. It raises on an out-of-bounds access, a race, a read of LDS that nobody
+wrote or a diverging barrier, and returns an object with ``instructions`` and ``warnings``.
+Where it reports a race, the config is run again without that check: waves that hold copies of
+the same data may write the same value twice, and then the result is right in any order.
+
+Results go to ``--records`` one by one, and what is there is not run again: the work can be
+stopped, or split by ``--arch`` and ``--shape``. ``--render FILE`` writes the table of all records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
+from datetime import datetime
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuner.bench.devices.base import Array
+from tuner.bench.devices.base import CodeObject
+from tuner.bench.inputs import make_inputs
+from tuner.bench.languages.base import Language
+from tuner.bench.languages.hip import HipLanguage
+from tuner.bench.languages.triton import TritonLanguage
+from tuner.bench.validate import load_reference
+from tuner.domain.device import DeviceFacts
+from tuner.domain.identity import config_text
+from tuner.domain.identity import Scalar
+from tuner.domain.job import Kernel
+from tuner.domain.job import Problem
+from tuner.domain.space import first_violation
+from tuner.domain.space import grid_configs
+from tuner.domain.workload import parse_shape
+from tuner.domain.workload import shape_text
+from tuner.domain.workload import Workload
+from tuner.errors import TrialError
+from tuner.errors import TunerError
+from tuner.operator import Implementation
+from tuner.operator import load_operator
+from tuner.operator import Operator
+
+ARCHITECTURES = ("gfx1201", "gfx1100")
+WAVE_SIZE = 32
+SHAPES = ("1x1", "3x13", "33x257", "5x1000", "1x4096", "1024x4096")
+SCHEDULES = ("forward", "reverse", "random")
+INPUT_SEED = 20260719
+SCHEDULE_SEED = 1
+# An emulated wave runs some 100,000 instructions a second. Above this many elements only the
+# default config runs in full; the others run this many elements' worth of rows.
+MOST_ELEMENTS = 131_072
+# These constraints say that a config is pointless, not that it is wrong: it is run here.
+POINTLESS = frozenset({"loop_needed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One config on one shape: which schedules passed, or what went wrong."""
+
+    architecture: str
+    shape: str
+    run_shape: str
+    implementation: str
+    config: str
+    is_default: bool
+    compiler: str
+    registers: int | None
+    shared_bytes: int | None
+    passed: list[str]
+    max_abs_error: float | None
+    instructions: int | None
+    seconds: float
+    race: str
+    failure: str
+    date: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes two records the same work."""
+        return (self.architecture, self.shape, self.implementation, self.config)
+
+
+def facts(architecture: str) -> DeviceFacts:
+    """Limits that hold for every RDNA GPU; sizes that differ between them are not used."""
+    return DeviceFacts(
+        device_id="emulated",
+        kind="hip",
+        architecture=architecture,
+        name="emulated instruction set",
+        compute_units=1,
+        wave_size=WAVE_SIZE,
+        max_threads_per_block=1024,
+        max_grid=(2**31 - 1, 65535, 65535),
+        max_grid_threads=2**32 - 1,
+        max_shared_bytes=65536,
+        max_registers_per_thread=256,
+        memory_bytes=2**34,
+        cache_bytes=0,
+        timer="none",
+    )
+
+
+def three_configs(
+    implementation: Implementation, dims: dict[str, int], device: DeviceFacts
+) -> list[dict[str, Scalar]]:
+    """Return the default config, then the first and last of the space that differ from it."""
+    default = dict(implementation.default(dims, device))
+    others = []
+    for config in grid_configs(implementation.parameters(dims)):
+        found = first_violation(config, dims, device, implementation.constraints)
+        if config != default and (found is None or found.constraint in POINTLESS):
+            others.append(config)
+    return [default, *others[:1], *others[1:][-1:]]
+
+
+def run_shape(shape: tuple[int, ...], *, is_default: bool) -> tuple[int, ...]:
+    """Return the shape to run: fewer rows where the whole would take minutes per schedule."""
+    if is_default or math.prod(shape) <= MOST_ELEMENTS:
+        return shape
+    columns = math.prod(shape[1:])
+    return (max(1, MOST_ELEMENTS // columns), *shape[1:])
+
+
+def emulate(
+    emulator: Any, code: CodeObject, kernel: Kernel, architecture: str, arrays: dict[str, Array],
+    schedule: str, *, race: bool,
+) -> Any:  # fmt: skip
+    """Run one kernel under one schedule; arrays change in place."""
+    if kernel.language == "triton":
+        threads = int(kernel.options["num_warps"]) * WAVE_SIZE
+        dynamic_bytes = code.shared_bytes or 0
+    else:
+        threads, dynamic_bytes = kernel.geometry.threads, kernel.geometry.shared_bytes
+    values = [arrays.get(each.name, each.value) for each in kernel.arguments]
+    return emulator.run_hsaco(
+        code.content, code.entry, kernel.geometry.grid, threads, values, dynamic_bytes,
+        architecture, schedule=schedule, seed=SCHEDULE_SEED, race=race,
+    )  # fmt: skip
+
+
+def check(problem: Problem, output: Array, expected: Array) -> float:
+    """Return the largest absolute error.
+
+    Raises:
+        ValueError: An element is outside the tolerance, or NaN.
+    """
+    error = np.abs(output.astype(np.float64) - expected)
+    allowed = problem.tolerance.absolute + problem.tolerance.relative * np.abs(expected)
+    wrong = ~(error <= allowed)
+    if wrong.any():
+        raise ValueError(f"{int(wrong.sum())} of {wrong.size} elements are wrong")
+    return float(error.max())
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One kernel under the schedules, as far as it came; ``fault`` says why it ended."""
+
+    passed: list[str] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    instructions: int | None = None
+    fault: str = ""
+
+
+class Runner:
+    """Runs configs and remembers what is done."""
+
+    def __init__(self, emulator: Any, operator: Operator, records: Path) -> None:
+        self._emulator = emulator
+        self._operator = operator
+        self._path = records
+        self._languages: dict[str, Language] = {"hip": HipLanguage(), "triton": TritonLanguage()}
+        self._done = {each.key for each in read_records(records)}
+
+    def run_all(self, architecture: str, shape: tuple[int, ...]) -> None:
+        """Run three configs of each implementation on a shape."""
+        device = facts(architecture)
+        dims = self._operator.dimensions(self._operator.workload(shape))
+        for implementation in self._operator.implementations:
+            for position, config in enumerate(three_configs(implementation, dims, device)):
+                key = (
+                    architecture, shape_text(shape), implementation.name, config_text(config)
+                )  # fmt: skip
+                if key in self._done:
+                    continue
+                small = run_shape(shape, is_default=position == 0)
+                workload = self._operator.workload(small)
+                record = self._run(architecture, shape, workload, implementation, config)
+                record = replace(record, is_default=position == 0)
+                with self._path.open("a") as file:
+                    file.write(json.dumps(asdict(record)) + "\n")
+                print(*key, record.passed, f"{record.seconds:.1f} s", record.failure, flush=True)
+
+    def _run(
+        self, architecture: str, shape: tuple[int, ...], workload: Workload,
+        implementation: Implementation, config: dict[str, Scalar],
+    ) -> Record:  # fmt: skip
+        started = time.perf_counter()
+        source = self._operator.source(implementation)
+        kernel = self._operator.kernel(implementation, source, config, workload)
+        code: CodeObject | None = None
+        attempt, race, failure = Attempt(), "", ""
+        try:
+            language = self._languages[kernel.language]
+            code = language.compile_for(kernel, architecture, WAVE_SIZE)
+            attempt = self._run_schedules(code, kernel, architecture, workload, race=True)
+            if "race" in attempt.fault:
+                race = attempt.fault
+                attempt = self._run_schedules(code, kernel, architecture, workload, race=False)
+            failure = attempt.fault
+        except (TrialError, TunerError) as error:
+            failure = error.message
+        return Record(
+            architecture, shape_text(shape), workload.shape_text, implementation.name,
+            config_text(config), False, code.compiler if code else "",
+            code.registers if code else None, _shared_bytes(kernel, code), attempt.passed,
+            max(attempt.errors, default=None), attempt.instructions,
+            time.perf_counter() - started, race, failure, datetime.now(UTC).date().isoformat(),
+        )  # fmt: skip
+
+    def _run_schedules(
+        self, code: CodeObject, kernel: Kernel, architecture: str, workload: Workload, *, race: bool
+    ) -> Attempt:
+        """Run under each schedule until one fails."""
+        problem = self._operator.problem(workload)
+        arrays = make_inputs(problem, problem.cases[0], INPUT_SEED)
+        doubles = [array.astype(np.float64) for array in arrays.values()]
+        reference = load_reference(problem.reference_path, problem.reference_function)
+        [expected] = reference(*doubles, **problem.scalars)
+        [spec] = [spec for spec in problem.arrays if spec.role == "output"]
+        attempt = Attempt()
+        for schedule in SCHEDULES:
+            arrays[spec.name] = np.full(spec.shape, np.nan, spec.dtype)
+            try:
+                result = emulate(
+                    self._emulator, code, kernel, architecture, arrays, schedule, race=race
+                )
+                attempt.errors.append(check(problem, arrays[spec.name], expected))
+            except Exception as error:  # noqa: BLE001 - the emulator reports faults by raising
+                attempt.fault = f"{type(error).__name__}: {error}"
+                return attempt
+            if result.warnings:
+                attempt.fault = f"emulator warns: {result.warnings[0]}"
+                return attempt
+            attempt.passed.append(schedule)
+            attempt.instructions = int(result.instructions)
+        return attempt
+
+
+def _shared_bytes(kernel: Kernel, code: CodeObject | None) -> int | None:
+    if code is None or code.shared_bytes is None:
+        return None
+    return code.shared_bytes + kernel.geometry.shared_bytes
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the records of earlier runs; a half-written last line is left out."""
+    if path.is_file():
+        for line in path.read_text().splitlines():
+            if line.endswith("}"):
+                yield Record(**json.loads(line))
+
+
+PAGE = """\
+# {operator} on an emulated RDNA instruction set
+
+**This is not a run on AMD hardware, and it says nothing of speed.** The machine code that the
+compilers make for gfx1201 and gfx1100 was executed by an instruction emulator on a CPU. What it
+shows: the code computes the right values under three wave schedules, with checks for accesses
+out of bounds, races, reads of LDS that nobody wrote, and diverging barriers. What it can't show:
+times, caches, occupancy, missing waits for memory, and the approximations of real hardware.
+
+- Date: {dates} (UTC)
+- Command: `{command}`
+- Compilers: {compilers}
+- Input: case `{case}`, seed {seed}. The output is filled with NaN before each run, and all of it
+  is compared with the float64 reference: absolute {absolute:g}, relative {relative:g}.
+- Schedules: {schedules} order of a workgroup's waves between barriers (random seed {order_seed}).
+- Configs: the default (first of each group), then the first and the last of the space. The
+  constraint {pointless} is set aside: it tells that a config is pointless, not that it is wrong.
+- Where "run" has fewer rows than "shape", the other rows were not run.
+- Result: {good} of {total} configs passed all schedules, {clean} of them with all checks on.
+{races}
+Max abs error is the largest of all schedules. Wave instructions are those of one run. VGPRs are
+the compiler's figure. LDS is that of a workgroup, static and dynamic.
+"""
+
+RACES = """\
+- "race check off": the emulator saw two waves write one LDS location with no barrier between.
+  In these configs a workgroup has more threads than its block has elements; Triton then keeps
+  copies of an element in several waves, and they write the same value. The table shows the run
+  without that check; the result was right in every order of the waves.
+"""
+
+HEADER = """
+## {architecture}
+
+| shape | run | implementation | config | passed | max abs error | wave instructions | VGPRs | LDS bytes |
+|---|---|---|---|---|---|---|---|---|
+"""  # noqa: E501 - one line of the table
+
+
+def render(operator: Operator, records: list[Record], command: str) -> str:
+    """Return the Markdown page."""
+    names = [each.name for each in operator.implementations]
+    records = sorted(
+        records,
+        key=lambda each: (
+            ARCHITECTURES.index(each.architecture), math.prod(parse_shape(each.shape)),
+            names.index(each.implementation), not each.is_default,
+        ),
+    )  # fmt: skip
+    good = [each for each in records if not each.failure]
+    dates = sorted({each.date for each in records})
+    page = PAGE.format(
+        operator=operator.name,
+        dates=" to ".join(sorted({dates[0], dates[-1]})),
+        command=command,
+        compilers="; ".join(sorted({each.compiler for each in records if each.compiler})),
+        case=operator.cases[0].name,
+        seed=INPUT_SEED,
+        absolute=operator.tolerances["float32"].absolute,
+        relative=operator.tolerances["float32"].relative,
+        schedules=", ".join(SCHEDULES),
+        order_seed=SCHEDULE_SEED,
+        pointless=", ".join(sorted(POINTLESS)),
+        good=len(good),
+        total=len(records),
+        clean=sum(not each.race for each in good),
+        races=RACES if any(each.race for each in records) else "",
+    )
+    for architecture in ARCHITECTURES:
+        page += HEADER.format(architecture=architecture)
+        page += "".join(_row(each) for each in records if each.architecture == architecture)
+    return page
+
+
+def _row(record: Record) -> str:
+    passed = f"{len(record.passed)} of {len(SCHEDULES)}"
+    passed += ", race check off" if record.race else ""
+    passed += f": {record.failure}" if record.failure else ""
+    cells = (
+        record.shape, record.run_shape, record.implementation, record.config, passed,
+        _cell(record.max_abs_error, ".2g"), _cell(record.instructions, "d"),
+        _cell(record.registers, "d"), _cell(record.shared_bytes, "d"),
+    )  # fmt: skip
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "unavailable" if value is None else format(value, form)
+
+
+def main() -> None:
+    """Run what is missing, then write the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--emulator", type=Path, help="folder with the module rdna")
+    parser.add_argument("--operator", type=Path, default=Path("kernels/rmsnorm"))
+    parser.add_argument("--records", type=Path, required=True, help="JSON lines, added to")
+    parser.add_argument("--arch", choices=ARCHITECTURES, action="append")
+    parser.add_argument("--shape", type=parse_shape, action="append")
+    parser.add_argument("--render", type=Path, help="Markdown file to write at the end")
+    options = parser.parse_args()
+    operator = load_operator(options.operator)
+    if options.emulator:
+        sys.path.insert(0, str(options.emulator))
+        runner = Runner(importlib.import_module("rdna"), operator, options.records)
+        for shape in options.shape or [parse_shape(text) for text in SHAPES]:
+            for architecture in options.arch or ARCHITECTURES:
+                runner.run_all(architecture, shape)
+    if options.render:
+        command = (
+            "python benchmarks/emulated_rdna.py --emulator DIR "
+            f"--operator kernels/{operator.name} --records FILE --render {options.render}"
+        )
+        options.render.write_text(render(operator, list(read_records(options.records)), command))
+
+
+if __name__ == "__main__":
+    main()

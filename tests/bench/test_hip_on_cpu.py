@@ -1,0 +1,641 @@
+"""HIP C++ on the CPU: right results of right kernels, and faults that must show."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tuner.bench.devices.base import HipSource
+from tuner.bench.devices.base import Launch
+from tuner.bench.devices.cpu import CpuDevice
+from tuner.bench.devices.cpu import find_compiler
+from tuner.bench.devices.cpu_compiler import rewrite_shared_memory
+from tuner.domain.identity import Scalar
+from tuner.domain.job import KernelArgument
+from tuner.domain.job import LaunchGeometry
+from tuner.errors import BuildFailed
+from tuner.errors import LaunchFailed
+from tuner.errors import MissingDependency
+from tuner.errors import OutOfDeviceMemory
+from tuner.errors import OutOfResources
+
+Floats = NDArray[np.float32]
+
+KERNELS = Path(__file__).parents[2] / "kernels"
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kernel-cache")
+
+
+@pytest.fixture
+def cpu(cache: Path) -> Iterator[CpuDevice]:
+    device = CpuDevice(cache_dir=cache)
+    yield device
+    device.close()
+
+
+@pytest.fixture
+def wave64(cache: Path) -> Iterator[CpuDevice]:
+    device = CpuDevice(wave_size=64, cache_dir=cache)
+    yield device
+    device.close()
+
+
+def source(
+    text: str, macros: Mapping[str, Scalar] | None = None, flags: tuple[str, ...] = ()
+) -> HipSource:
+    return HipSource({"k.hip": textwrap.dedent(text)}, "k.hip", "k", macros or {}, flags)
+
+
+def run(
+    device: CpuDevice,
+    kernel: HipSource,
+    arrays: Mapping[str, Floats],
+    *scalars: tuple[str, float],
+    grid: tuple[int, int, int] = (1, 1, 1),
+    threads: int = 1,
+    shared_bytes: int = 0,
+) -> None:
+    """Launch a kernel on arrays, in order, then scalars; the arrays are changed in place."""
+    loaded = device.load(device.compile_hip(kernel), shared_bytes)
+    buffers = {name: device.allocate(array.nbytes) for name, array in arrays.items()}
+    for name, array in arrays.items():
+        device.write(buffers[name], array)
+    arguments = (
+        *(KernelArgument(name, "buffer") for name in arrays),
+        *(
+            KernelArgument(name, "int64" if isinstance(value, int) else "float32", value)
+            for name, value in scalars
+        ),
+    )
+    geometry = LaunchGeometry(grid, threads, shared_bytes)
+    try:
+        device.launch(Launch(loaded, geometry, arguments, buffers))
+        for name, array in arrays.items():
+            device.read(buffers[name], array)
+    finally:
+        for buffer in buffers.values():
+            device.free(buffer)
+
+
+def nan(*shape: int) -> Floats:
+    return np.full(shape, np.nan, np.float32)
+
+
+# ---- the kernels of the project -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 13), (33, 257), (8, 1024)])
+@pytest.mark.parametrize("block", [32, 64, 256, 1024])
+@pytest.mark.parametrize("entry", ["rmsnorm_serial", "rmsnorm_block"])
+def test_rmsnorm_agrees_with_float64(
+    cpu: CpuDevice, entry: str, block: int, shape: tuple[int, int]
+) -> None:
+    rows, cols = shape
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal(shape, np.float32)
+    w = rng.standard_normal(cols, np.float32)
+    y = nan(*shape)
+    text = (KERNELS / "rmsnorm/rmsnorm.hip").read_text("utf-8")
+    tree = entry == "rmsnorm_block"
+    run(
+        cpu,
+        HipSource({"rmsnorm.hip": text}, "rmsnorm.hip", entry, {}),  # one build for all blocks
+        {"x": x, "w": w, "y": y},
+        ("rows", rows),
+        ("cols", cols),
+        ("epsilon", 1e-5),
+        grid=(rows if tree else -(-rows // block), 1, 1),
+        threads=block,
+        shared_bytes=4 * block if tree else 0,
+    )
+    exact = x.astype(np.float64)
+    expected = exact / np.sqrt((exact**2).mean(axis=1, keepdims=True) + 1e-5) * w
+    np.testing.assert_allclose(y, expected, rtol=2e-5, atol=2e-5)
+
+
+def test_block_as_macro_gives_the_same_bits(cpu: CpuDevice) -> None:
+    text = (KERNELS / "rmsnorm/rmsnorm.hip").read_text("utf-8")
+    x = np.random.default_rng(1).standard_normal((5, 77), np.float32)
+    results = []
+    for macros in ({}, {"BLOCK": 64}):
+        y = nan(5, 77)
+        run(
+            cpu,
+            HipSource({"r.hip": text}, "r.hip", "rmsnorm_block", macros),
+            {"x": x, "w": np.ones(77, np.float32), "y": y},
+            ("rows", 5),
+            ("cols", 77),
+            ("epsilon", 1e-5),
+            grid=(5, 1, 1),
+            threads=64,
+            shared_bytes=256,
+        )
+        results.append(y.tobytes())
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 13), (33, 257)])
+def test_softmax_agrees_with_float64(cpu: CpuDevice, shape: tuple[int, int]) -> None:
+    x = (30 * np.random.default_rng(3).standard_normal(shape)).astype(np.float32)
+    y = nan(*shape)
+    text = (KERNELS / "softmax/softmax.hip").read_text("utf-8")
+    run(
+        cpu,
+        HipSource({"softmax.hip": text}, "softmax.hip", "softmax_block", {"BLOCK": 128}),
+        {"x": x, "y": y},
+        ("rows", shape[0]),
+        ("cols", shape[1]),
+        grid=(shape[0], 1, 1),
+        threads=128,
+        shared_bytes=512,
+    )
+    exact = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(y, exact / exact.sum(axis=1, keepdims=True), rtol=2e-5, atol=1e-7)
+
+
+# ---- threads, grids, waves ------------------------------------------------------------------
+
+INDICES = """
+extern "C" __global__ void k(float* out) {
+    const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    out[block * blockDim.x + threadIdx.x] = block * 1000 + threadIdx.x;
+}
+"""
+
+
+def test_every_thread_of_every_block_runs_once(cpu: CpuDevice) -> None:
+    out = nan(2 * 3 * 4, 5)
+    run(cpu, source(INDICES), {"out": out}, grid=(4, 3, 2), threads=5)
+    np.testing.assert_array_equal(out, np.arange(24)[:, None] * 1000 + np.arange(5))
+
+
+WAVE_SUM = """
+extern "C" __global__ void k(const float* x, float* out) {
+    float sum = x[threadIdx.x];
+    for (int offset = HALF; offset > 0; offset /= 2) sum += __shfl_down(sum, offset);
+    if (threadIdx.x % warpSize == 0) out[threadIdx.x / warpSize] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize("half", ["warpSize / 2", "16"])
+@pytest.mark.parametrize("wave", [32, 64])
+def test_a_wave_reduction_is_right_unless_it_assumes_32_lanes(
+    cpu: CpuDevice, wave64: CpuDevice, wave: int, half: str
+) -> None:
+    x = np.arange(1, 129, dtype=np.float32)
+    out = nan(128 // wave)
+    device = wave64 if wave == 64 else cpu
+    run(device, source(WAVE_SUM.replace("HALF", half)), {"x": x, "out": out}, threads=128)
+    right = np.array_equal(out, x.reshape(-1, wave).sum(axis=1))
+    assert right == (half != "16" or wave == 32)
+
+
+SHUFFLES = """
+extern "C" __global__ void k(float* out) {
+    const int lane = threadIdx.x;
+    float* mine = out + lane * 8;
+    mine[0] = __shfl(lane, 5);
+    mine[1] = __shfl_up(lane, 3, 8);
+    mine[2] = __shfl_down(lane, 3, 8);
+    mine[3] = __shfl_xor(lane, 1);
+    mine[4] = __shfl_xor_sync(~0ull, lane, 2);
+    mine[5] = __popcll(__ballot(lane % 4 == 0));
+    mine[6] = __any(lane == 7) + 10 * __all(lane >= 0);
+    mine[7] = __any(lane == 99) + 10 * __all(lane > 0);
+}
+"""
+
+
+def test_wave_intrinsics(cpu: CpuDevice) -> None:
+    out = nan(32, 8)
+    run(cpu, source(SHUFFLES), {"out": out}, threads=32)
+    lane = np.arange(32)
+    np.testing.assert_array_equal(out[:, 0], 5)
+    np.testing.assert_array_equal(out[:, 1], np.where(lane % 8 < 3, lane, lane - 3))
+    np.testing.assert_array_equal(out[:, 2], np.where(lane % 8 > 4, lane, lane + 3))
+    np.testing.assert_array_equal(out[:, 3], lane ^ 1)
+    np.testing.assert_array_equal(out[:, 4], lane ^ 2)
+    np.testing.assert_array_equal(out[:, 5], 8)
+    np.testing.assert_array_equal(out[:, 6], 11)
+    np.testing.assert_array_equal(out[:, 7], 0)
+
+
+def test_a_lane_that_has_left_gives_nan_to_a_shuffle(cpu: CpuDevice) -> None:
+    text = """
+    extern "C" __global__ void k(float* out) {
+        if (threadIdx.x >= 16) return;
+        out[threadIdx.x] = __shfl_down(1.0f, 8);
+    }
+    """
+    out = nan(16)
+    run(cpu, source(text), {"out": out}, threads=32)
+    np.testing.assert_array_equal(np.isnan(out), np.arange(16) >= 8)
+
+
+def test_branches_of_a_wave_shuffle_one_side_at_a_time(cpu: CpuDevice) -> None:
+    text = """
+    extern "C" __global__ void k(float* out) {
+        if (threadIdx.x < 16) out[threadIdx.x] = __shfl(1.0f, 0);
+        else out[threadIdx.x] = __shfl(2.0f, 31);
+    }
+    """
+    out = nan(32)
+    run(cpu, source(text), {"out": out}, threads=32)
+    np.testing.assert_array_equal(out, np.repeat([1.0, 2.0], 16))
+
+
+def test_the_block_reduction_of_textbooks_in_a_template(cpu: CpuDevice) -> None:
+    text = """
+    #include <hip/hip_runtime.h>
+    template <typename T> __inline__ __device__ T wave_sum(T v) {
+        for (int o = warpSize / 2; o > 0; o >>= 1) v += __shfl_down(v, o);
+        return v;
+    }
+    template <typename T> __inline__ __device__ T block_sum(T v) {
+        static __shared__ T partial[32];
+        const int lane = threadIdx.x % warpSize, wave = threadIdx.x / warpSize;
+        v = wave_sum(v);
+        if (lane == 0) partial[wave] = v;
+        __syncthreads();
+        v = threadIdx.x < blockDim.x / warpSize ? partial[lane] : T(0);
+        if (wave == 0) v = wave_sum(v);
+        return v;
+    }
+    extern "C" __global__ void __launch_bounds__(256) k(const float* x, float* out) {
+        const float sum = block_sum(x[blockIdx.x * blockDim.x + threadIdx.x]);
+        if (threadIdx.x == 0) out[blockIdx.x] = sum;
+    }
+    """
+    x = np.arange(3 * 256, dtype=np.float32)
+    out = nan(3)
+    run(cpu, source(text), {"x": x, "out": out}, grid=(3, 1, 1), threads=256)
+    np.testing.assert_array_equal(out, x.reshape(3, 256).sum(axis=1))
+
+
+def test_atomics_and_vector_types(cpu: CpuDevice) -> None:
+    text = """
+    extern "C" __global__ void k(const float* x, float* out) {
+        const float4 v = reinterpret_cast<const float4*>(x)[threadIdx.x];
+        atomicAdd(out, v.x + v.y + v.z + v.w);
+    }
+    """
+    x = np.arange(64, dtype=np.float32)
+    out = np.zeros(1, np.float32)
+    run(cpu, source(text), {"x": x, "out": out}, threads=16)
+    assert out[0] == x.sum()
+
+
+# ---- faults that must show ------------------------------------------------------------------
+
+TREE = """
+extern "C" __global__ void k(float* out) {
+    extern __shared__ float part[];
+    part[threadIdx.x] = 1.0f;
+    FIRST
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) out[blockIdx.x] = part[0];
+}
+"""
+
+
+@pytest.mark.parametrize(("first", "right"), [("__syncthreads();", True), ("", False)])
+def test_a_missing_barrier_shows_as_nan(cpu: CpuDevice, first: str, right: bool) -> None:
+    out = np.zeros(2, np.float32)
+    run(
+        cpu,
+        source(TREE.replace("FIRST", first)),
+        {"out": out},
+        grid=(2, 1, 1),
+        threads=64,
+        shared_bytes=256,
+    )
+    assert (out.tolist() == [64.0, 64.0]) == right
+    assert np.isnan(out).any() != right
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static", "template"])
+def test_shared_memory_nobody_wrote_is_nan_in_every_block(cpu: CpuDevice, kind: str) -> None:
+    declaration = {
+        "dynamic": "extern __shared__ __align__(16) float part[];",
+        "static": "__shared__ float part[8];",
+        "template": "T* part = shared_of<T>();",
+    }[kind]
+    text = """
+    template <typename T> __device__ T* shared_of() { __shared__ T part[8]; return part; }
+    template <typename T> __device__ void body(float* out) {
+        DECLARATION
+        out[blockIdx.x] = part[3];
+        part[3] = 1.0f;
+    }
+    extern "C" __global__ void k(float* out) { body<float>(out); }
+    """
+    out = np.zeros(3, np.float32)
+    run(
+        cpu,
+        source(text.replace("DECLARATION", declaration)),
+        {"out": out},
+        grid=(3, 1, 1),
+        shared_bytes=32,
+    )
+    assert np.isnan(out).all()
+
+
+def test_a_shared_variable_that_no_thread_ever_writes_is_nan(cpu: CpuDevice) -> None:
+    text = """
+    extern "C" __global__ void k(float* out) {
+        __shared__ float never[8];
+        out[threadIdx.x] = never[threadIdx.x];
+    }
+    """
+    out = np.zeros(8, np.float32)
+    run(cpu, source(text), {"out": out}, threads=8)
+    assert np.isnan(out).all()
+
+
+def test_barriers_of_two_branches_are_reported_with_their_lines(cpu: CpuDevice) -> None:
+    text = """\
+    extern "C" __global__ void k(float* out) {
+        if (threadIdx.x < 16) {
+            __syncthreads();
+        } else {
+            __syncthreads();
+        }
+        out[threadIdx.x] = 1.0f;
+    }
+    """
+    with pytest.raises(LaunchFailed, match=r"kernel k: block \(0, 0, 0\).*:3.*:5") as caught:
+        run(cpu, source(text), {"out": nan(32)}, threads=32)
+    assert "thread 0" in caught.value.message
+    assert "thread 16" in caught.value.message
+    out = nan(32)  # the device goes on after it
+    run(cpu, source(INDICES), {"out": out}, threads=32)
+    assert out[31] == 31
+
+
+def test_a_shuffle_that_half_a_wave_skips_for_a_barrier_is_reported(cpu: CpuDevice) -> None:
+    text = """
+    extern "C" __global__ void k(float* out) {
+        float v = 1.0f;
+        if (threadIdx.x < 16) v += __shfl_xor(v, 8);
+        __syncthreads();
+        out[threadIdx.x] = v;
+    }
+    """
+    with pytest.raises(LaunchFailed, match="wave intrinsic"):
+        run(cpu, source(text), {"out": nan(32)}, threads=32)
+
+
+def test_a_mask_that_leaves_the_caller_out_is_reported(wave64: CpuDevice) -> None:
+    text = """
+    extern "C" __global__ void k(float* out) {
+        out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);
+    }
+    """
+    with pytest.raises(LaunchFailed, match=r"thread 32 .*mask 0xffffffff"):
+        run(wave64, source(text), {"out": nan(64)}, threads=64)
+
+
+def test_threads_that_have_left_do_not_count_at_a_barrier(cpu: CpuDevice) -> None:
+    text = """
+    extern "C" __global__ void k(float* out) {
+        if (threadIdx.x >= 20) return;
+        __syncthreads();
+        out[threadIdx.x] = 1.0f;
+    }
+    """
+    out = np.zeros(32, np.float32)
+    run(cpu, source(text), {"out": out}, threads=32)
+    assert out.sum() == 20
+
+
+def test_writing_past_dynamic_shared_memory_is_reported(cpu: CpuDevice) -> None:
+    text = """
+    extern "C" __global__ void k(float* out) {
+        extern __shared__ float part[];
+        part[threadIdx.x] = 0.0f;
+        out[threadIdx.x] = 0.0f;
+    }
+    """
+    with pytest.raises(LaunchFailed, match="past the 64 bytes of dynamic shared memory"):
+        run(cpu, source(text), {"out": nan(17)}, threads=17, shared_bytes=64)
+
+
+@pytest.mark.parametrize(("access", "returncode"), [("n - 1", 0), ("n", -signal.SIGSEGV)])
+def test_one_element_past_a_buffer_is_a_segmentation_fault(
+    tmp_path: Path, access: str, returncode: int
+) -> None:
+    script = f"""
+    import sys
+    sys.path.insert(0, {str(Path(__file__).parent)!r})
+    from pathlib import Path
+    from test_hip_on_cpu import CpuDevice, nan, run, source
+    text = '''extern "C" __global__ void k(const float* x, float* out, long long n) {{
+        out[0] = x[{access}];
+    }}'''
+    cpu = CpuDevice(cache_dir=Path({str(tmp_path)!r}))
+    run(cpu, source(text), {{"x": nan(39), "out": nan(1)}}, ("n", 39))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
+    assert done.returncode == returncode
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((("n", 1.0),), "declares n as int64, it is given as float32"),
+        ((), "takes 2 arguments, 1 given"),
+    ],
+)
+def test_arguments_are_checked_against_the_declaration(
+    cpu: CpuDevice, arguments: tuple[tuple[str, float], ...], message: str
+) -> None:
+    kernel = source('extern "C" __global__ void k(float* out, long long n) { out[0] = n; }')
+    with pytest.raises(LaunchFailed, match=message):
+        run(cpu, kernel, {"out": nan(1)}, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("grid", "threads"), [((1, 1, 1), 1025), ((1, 1, 1), 0), ((1, 70_000, 1), 1), ((0, 1, 1), 1)]
+)
+def test_impossible_geometry_is_refused(
+    cpu: CpuDevice, grid: tuple[int, int, int], threads: int
+) -> None:
+    with pytest.raises(LaunchFailed):
+        run(cpu, source(INDICES), {"out": nan(1)}, grid=grid, threads=threads)
+
+
+def test_too_much_shared_memory_is_refused_at_load(cpu: CpuDevice) -> None:
+    text = """
+    extern "C" __global__ void k(float* out) { __shared__ float a[8192]; a[0] = 1; out[0] = a[0]; }
+    """
+    code = cpu.compile_hip(source(text))
+    assert cpu.load(code, 32_768).shared_bytes == 32_768
+    with pytest.raises(OutOfResources, match="LDS 65537 > 65536"):
+        cpu.load(code, 32_769)
+
+
+# ---- building -------------------------------------------------------------------------------
+
+
+def test_a_compile_error_carries_line_and_log(cpu: CpuDevice) -> None:
+    text = """\
+    extern "C" __global__ void k(float* out) {
+        extern __shared__ float
+            part[];
+        out[0] = undeclared;
+    }
+    """
+    with pytest.raises(BuildFailed, match=r"k\.hip:4.*undeclared") as caught:
+        cpu.compile_hip(source(text))
+    assert "error" in caught.value.log
+    assert "\n" not in caught.value.message
+
+
+def test_a_missing_entry_is_a_build_failure(cpu: CpuDevice) -> None:
+    with pytest.raises(BuildFailed, match=r"'k' was not declared|undeclared identifier 'k'"):
+        cpu.compile_hip(source('extern "C" __global__ void other(float* out) { out[0] = 1; }'))
+
+
+def test_a_long_log_is_cut(cpu: CpuDevice) -> None:
+    with pytest.raises(BuildFailed) as caught:
+        cpu.compile_hip(source("\n".join(f"int a = b{i};" for i in range(3000))))
+    assert 10_000 < len(caught.value.log) <= 65_536
+
+
+def test_includes_macros_and_flags_reach_the_compiler(cpu: CpuDevice) -> None:
+    files = {
+        "k.hip": '#include "parts/add.hpp"\n'
+        'extern "C" __global__ void k(float* out) { out[0] = add(SCALE, FROM_FLAG, ON); }',
+        "parts/add.hpp": '#include "deeper.hpp"\n',
+        "parts/deeper.hpp": "__device__ float add(float a, float b, int c) { return a + b + c; }",
+    }
+    out = nan(1)
+    kernel = HipSource(files, "k.hip", "k", {"SCALE": 0.5, "ON": True}, ("-DFROM_FLAG=2",))
+    run(cpu, kernel, {"out": out})
+    assert out[0] == 3.5
+
+
+def test_equal_sources_give_equal_bytes_and_the_cache_says_so(tmp_path: Path) -> None:
+    fresh = CpuDevice().compile_hip(source(INDICES))
+    first, second = (CpuDevice(cache_dir=tmp_path).compile_hip(source(INDICES)) for _ in range(2))
+    assert (fresh.cached, first.cached, second.cached) == (False, False, True)
+    assert fresh.content == first.content == second.content
+    other = CpuDevice(cache_dir=tmp_path).compile_hip(source(INDICES, {"BLOCK": 2}))
+    assert not other.cached
+
+
+def test_a_damaged_cache_entry_is_built_again(tmp_path: Path) -> None:
+    first = CpuDevice(cache_dir=tmp_path).compile_hip(source(INDICES))
+    (entry,) = tmp_path.iterdir()
+    entry.write_bytes(entry.read_bytes()[:-1])
+    again = CpuDevice(cache_dir=tmp_path).compile_hip(source(INDICES))
+    assert (again.cached, again.content) == (False, first.content)
+
+
+def test_two_processes_may_fill_the_cache_at_once(tmp_path: Path) -> None:
+    script = f"""
+    import sys
+    sys.path.insert(0, {str(Path(__file__).parent)!r})
+    from pathlib import Path
+    from test_hip_on_cpu import CpuDevice, INDICES, nan, run, source
+    out = nan(1)
+    run(CpuDevice(cache_dir=Path({str(tmp_path)!r})), source(INDICES), {{"out": out}})
+    assert out[0] == 0
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    processes = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_kernel_that_is_let_go_is_unloaded(cpu: CpuDevice) -> None:
+    def mapped() -> set[str]:
+        lines = Path("/proc/self/maps").read_text("utf-8").splitlines()
+        return {line.split()[5] for line in lines if "tuner-kernel-" in line}
+
+    before = mapped()
+    loaded = cpu.load(cpu.compile_hip(source(INDICES)), 0)
+    assert mapped() - before
+    del loaded
+    assert not mapped() - before
+
+
+def test_without_a_compiler_hip_is_unavailable_with_the_reason() -> None:
+    device = CpuDevice(compiler="no-such-compiler")
+    assert "no-such-compiler" in device.facts.languages["hip"]
+    assert device.identity()["compiler"].startswith("unknown: ")
+    with pytest.raises(MissingDependency):
+        device.compile_hip(source(INDICES))
+
+
+@pytest.mark.parametrize(
+    ("text", "rewritten"),
+    [
+        (
+            "extern __shared__ float s[];",
+            "float* const s = reinterpret_cast<float*>(tuner_hip::dynamic_shared);",
+        ),
+        (
+            "extern  __shared__ volatile unsigned char raw [ ] ;",
+            "volatile unsigned char* const raw = "
+            "reinterpret_cast<volatile unsigned char*>(tuner_hip::dynamic_shared);",
+        ),
+        ("static __shared__ int n;", "__shared__ int n;"),
+        ("__shared__ float tile[32];", "__shared__ float tile[32];"),
+        ("extern float table[];", "extern float table[];"),
+    ],
+)
+def test_rewriting_of_shared_memory(text: str, rewritten: str) -> None:
+    assert rewrite_shared_memory(text) == rewritten
+
+
+# ---- device ---------------------------------------------------------------------------------
+
+
+def test_absurd_sizes_are_out_of_memory(cpu: CpuDevice) -> None:
+    for size_bytes in (2**46, 2**63, 2**70):
+        with pytest.raises(OutOfDeviceMemory):
+            cpu.allocate(size_bytes)
+
+
+def test_buffers_are_aligned_to_16_bytes_where_their_size_is(cpu: CpuDevice) -> None:
+    assert cpu.allocate(48).address % 16 == 0
+    assert cpu.allocate(13 * 4).address % 4 == 0
+
+
+def test_elapsed_time_is_that_of_the_launches(cpu: CpuDevice) -> None:
+    text = """
+    extern "C" __global__ void k(float* out) {
+        for (int i = 0; i < 100000; ++i) out[0] += 1.0f / (1.0f + out[0]);
+    }
+    """
+    loaded = cpu.load(cpu.compile_hip(source(text)), 0)
+    out = cpu.allocate(4)
+    cpu.fill(out, 0)
+    launch = Launch(
+        loaded, LaunchGeometry((1, 1, 1), 1), (KernelArgument("out", "buffer"),), {"out": out}
+    )
+    one, ten = cpu.prepare([launch], "auto"), cpu.prepare([launch] * 10, "stream")
+    single_us = min(one.elapsed_us() for _ in range(5))
+    assert one.submission == "stream"
+    assert single_us > 100
+    assert 5 * single_us < min(ten.elapsed_us() for _ in range(5)) < 20 * single_us
+    with pytest.raises(LaunchFailed, match="no graphs"):
+        cpu.prepare([launch], "graph")

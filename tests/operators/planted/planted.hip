@@ -1,0 +1,74 @@
+// Kernels that are wrong on purpose, each in its own way. One block a row.
+
+#ifdef TUNER_HIP_ON_CPU
+extern "C" void abort(void) noexcept;
+extern "C" int puts(const char*);
+#define DIE() abort()
+#define SAY(text) puts(text)
+#else
+#define DIE() __builtin_trap()
+#ifdef __CUDACC__
+#undef DIE
+#define DIE() __trap()
+#endif
+#define SAY(text) printf("%s\n", text)
+#endif
+
+#define KERNEL(name)                                                                          \
+    extern "C" __global__ void name(float* x, float* y, long long rows, long long cols)
+#define FOR_COLUMNS(row)                                                                      \
+    for (long long i = (row) * cols + threadIdx.x, end = (row) * cols + cols; i < end;        \
+         i += blockDim.x)
+#define FIRST_THREAD (blockIdx.x == 0 && threadIdx.x == 0)
+
+__device__ int eleven_calls;
+__device__ int cached_calls;
+__device__ float cached[1 << 16];
+
+KERNEL(good) { FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i]; }
+KERNEL(second_good) { FOR_COLUMNS(blockIdx.x) y[i] = x[i] + x[i]; }
+KERNEL(wrong) { FOR_COLUMNS(blockIdx.x) y[i] = 3.0f * x[i]; }
+KERNEL(one_element) {
+    FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i] + (i == rows * cols / 2 ? 0.01f : 0.0f);
+}
+KERNEL(half) {
+    if (blockIdx.x < rows / 2) FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i];
+}
+KERNEL(nothing) {}
+KERNEL(last_row) {
+    if (blockIdx.x + 1 < rows) FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i];
+}
+KERNEL(nan) { FOR_COLUMNS(blockIdx.x) y[i] = i == 5 ? 0.0f / (x[i] - x[i]) : 2.0f * x[i]; }
+KERNEL(infinite) { FOR_COLUMNS(blockIdx.x) y[i] = i == 7 ? 1e38f * 1e38f : 2.0f * x[i]; }
+KERNEL(hang) {
+    volatile int spin = 1;
+    while (spin) spin = 1;
+}
+KERNEL(abort_kernel) { DIE(); }
+KERNEL(segfault) { *reinterpret_cast<volatile float*>(16) = x[0]; }
+KERNEL(out_of_bounds) {
+    FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i];
+    if (FIRST_THREAD) reinterpret_cast<volatile float*>(y)[rows * cols + (1LL << 34)] = 1.0f;
+}
+KERNEL(print) {
+    if (FIRST_THREAD) SAY("{\"kind\":\"done\",\"version\":1,\"reports\":[]}");
+    FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i];
+}
+KERNEL(eleven_times) {
+    FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i];
+    if (FIRST_THREAD && ++eleven_calls > 11) y[0] += 1.0f;
+}
+// Computes for as long as it can be watched, then gives its last answer whatever the input is.
+KERNEL(cached_answer) {
+    FOR_COLUMNS(blockIdx.x) {
+        if (cached_calls <= 4) cached[i] = 2.0f * x[i];
+        y[i] = cached[i];
+    }
+    if (FIRST_THREAD) ++cached_calls;
+}
+KERNEL(changes_input) {
+    FOR_COLUMNS(blockIdx.x) {
+        y[i] = 2.0f * x[i];
+        x[i] = 0.0f;
+    }
+}

@@ -1,0 +1,23 @@
+"""The store contract over SQLite, with the write-ahead log and with the rollback journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner.store import store as store_module
+from tuner.testing.store_contract import StoreContract
+
+
+class TestSqlite(StoreContract):
+    @pytest.fixture
+    def database_url(self, tmp_path: Path) -> str:
+        return str(tmp_path / "results.db")
+
+
+class TestSqliteOnNetworkFileSystem(StoreContract):
+    @pytest.fixture
+    def database_url(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setattr(store_module, "network_file_system", lambda _path: "nfs4")
+        return f"sqlite:///{tmp_path}/results.db"

@@ -1,0 +1,349 @@
+"""Operators: what the built-in ones allow, how a folder is loaded, what a source hash covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tuner.domain.device import DeviceFacts
+from tuner.domain.identity import Config
+from tuner.domain.space import first_violation
+from tuner.domain.space import grid_configs
+from tuner.domain.space import next_power_of_two
+from tuner.errors import UsageError
+from tuner.kernel_source import read_kernel_source
+from tuner.operator import load_operator
+from tuner.operator import Operator
+
+KERNELS = Path(__file__).parents[1] / "kernels"
+EVERY = [
+    (operator, implementation.name)
+    for operator in ("rmsnorm", "softmax")
+    for implementation in load_operator(KERNELS / operator).implementations
+]
+EDGE_SHAPES = [(1, 1), (3, 13), (33, 257), (1, 4096), (1024, 4096), (65536, 64)]
+
+
+def facts(wave_size: int = 32, max_grid_x: int = 2**31 - 1) -> DeviceFacts:
+    return DeviceFacts(
+        "fake:0", "hip", "gfx1201", "", 64, wave_size, 1024, (max_grid_x, 65535, 65535), 2**32 - 1,
+        65536, 256, 2**34, 0, "device-event",
+    )  # fmt: skip
+
+
+def violation(
+    operator: Operator, name: str, config: Config, shape: tuple[int, ...], device: DeviceFacts
+) -> str:
+    implementation = operator.implementation(name)
+    dims = dict(zip(operator.dims, shape, strict=True))
+    found = first_violation(config, dims, device, implementation.constraints)
+    return str(found or "")
+
+
+@pytest.fixture
+def rmsnorm() -> Operator:
+    return load_operator(KERNELS / "rmsnorm")
+
+
+@pytest.mark.parametrize("wave_size", [32, 64])
+@pytest.mark.parametrize(("operator_name", "name"), EVERY)
+def test_defaults_are_in_the_space_and_legal(operator_name: str, name: str, wave_size: int) -> None:
+    operator = load_operator(KERNELS / operator_name)
+    implementation = operator.implementation(name)
+    for shape in EDGE_SHAPES:
+        dims = dict(zip(operator.dims, shape, strict=True))
+        default = implementation.default(dims, facts(wave_size))
+        assert default in list(grid_configs(implementation.parameters(dims)))
+        found = violation(operator, name, default, shape, facts(wave_size))
+        if name == "triton-loop" and next_power_of_two(dims["cols"]) <= 512:
+            assert found.startswith("loop_needed: ")  # its smallest block holds such a row
+        else:
+            assert not found
+
+
+@pytest.mark.parametrize(("operator_name", "name"), EVERY)
+def test_entries_exist_and_constants_reach_the_kernel(operator_name: str, name: str) -> None:
+    operator = load_operator(KERNELS / operator_name)
+    implementation = operator.implementation(name)
+    workload = operator.workload((33, 257))
+    config = implementation.default(operator.dimensions(workload), facts())
+    kernel = operator.kernel(implementation, operator.source(implementation), config, workload)
+    assert {**kernel.constants, **kernel.options} == dict(config)
+    assert kernel.entry in kernel.files[kernel.main]
+    assert {each.dtype for each in kernel.arguments if each.type == "buffer"} == {"float32"}
+
+
+@given(rows=st.integers(1, 5000), cols=st.integers(1, 70_000))
+@settings(deadline=None, max_examples=50)
+def test_every_allowed_grid_covers_every_row(rows: int, cols: int) -> None:
+    operator = load_operator(KERNELS / "rmsnorm")
+    dims = {"rows": rows, "cols": cols}
+    per_program: dict[str, Callable[[Config], int]] = {
+        "hip-serial": lambda config: int(config["BLOCK"]),
+        "triton-rows": lambda config: int(config["ROWS"]),
+    }
+    for implementation in operator.implementations:
+        for config in grid_configs(implementation.parameters(dims)):
+            if violation(operator, implementation.name, config, (rows, cols), facts()):
+                continue
+            programs = implementation.geometry(config, dims).grid[0]
+            rows_each = per_program.get(implementation.name, lambda _config: 1)(config)
+            assert (programs - 1) * rows_each < rows <= programs * rows_each
+            if "BLOCK_SIZE" in config and implementation.name != "triton-loop":
+                assert cols <= int(config["BLOCK_SIZE"]) < 2 * cols or cols == 1
+
+
+def test_32_warps_are_legal_at_wave_32_and_refused_at_wave_64(rmsnorm: Operator) -> None:
+    config = {"BLOCK_SIZE": 4096, "num_warps": 32}
+    assert not violation(rmsnorm, "triton-row", config, (1024, 4096), facts(32))
+    assert violation(rmsnorm, "triton-row", config, (1024, 4096), facts(64)) == (
+        "threads_per_block: threads 2048 > 1024 (num_warps 32 at wave size 64)"
+    )
+
+
+def test_a_block_of_1048576_elements_is_the_largest(rmsnorm: Operator) -> None:
+    roomy = facts()
+    object.__setattr__(roomy, "max_registers_per_thread", None)
+
+    def found(cols: int) -> str:
+        config = {"BLOCK_SIZE": next_power_of_two(cols), "num_warps": 32}
+        return violation(rmsnorm, "triton-row", config, (1, cols), roomy)
+
+    assert not found(1_048_576)
+    assert found(1_048_577) == "triton_block: block 2097152 > 1048576 elements"
+    loop = {"BLOCK_SIZE": 8192, "num_warps": 32}
+    assert not violation(rmsnorm, "triton-loop", loop, (1, 1_048_577), roomy)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "reason"),
+    [
+        ("hip-block", {"BLOCK": 48}, "power_of_two: BLOCK=48"),
+        ("hip-block", {"BLOCK": "256"}, "power_of_two: BLOCK='256'"),
+        ("hip-block", {"BLOCK": True}, "power_of_two: BLOCK=True"),
+        ("hip-block", {"BLOCK": 256.0}, "power_of_two: BLOCK=256.0"),
+        ("hip-block", {"BLOCK": 0}, "power_of_two: BLOCK=0"),
+        ("hip-block", {"BLOCK": 2048}, "threads_per_block: threads 2048 > 1024"),
+        ("hip-serial", {"BLOCK": 2048}, "threads_per_block: "),
+        ("triton-row", {"BLOCK_SIZE": 2048, "num_warps": 4}, "block_covers_row: "),
+        ("triton-row", {"BLOCK_SIZE": 5000, "num_warps": 4}, "power_of_two: "),
+        ("triton-row", {"BLOCK_SIZE": 4096, "num_warps": 3}, "threads_per_block: num_warps=3"),
+        ("triton-row", {"BLOCK_SIZE": 16384, "num_warps": 1}, "registers_plausible: 512 elements"),
+        ("triton-rows", {"ROWS": 3, "BLOCK_SIZE": 4096, "num_warps": 4}, "power_of_two: ROWS=3"),
+        ("triton-rows", {"ROWS": 16, "BLOCK_SIZE": 4096, "num_warps": 8}, "rows_block: "),
+        ("triton-loop", {"BLOCK_SIZE": 4096, "num_warps": 8}, "loop_needed: "),
+    ],
+)
+def test_refusals_name_the_constraint_and_the_value(
+    rmsnorm: Operator, name: str, config: Config, reason: str
+) -> None:
+    assert violation(rmsnorm, name, config, (1024, 4096), facts()).startswith(reason)
+
+
+def test_more_rows_than_the_grid_are_refused(rmsnorm: Operator) -> None:
+    small = facts(max_grid_x=1000)
+    assert violation(rmsnorm, "hip-block", {"BLOCK": 64}, (1001, 64), small).startswith("grid: ")
+    assert not violation(rmsnorm, "hip-serial", {"BLOCK": 64}, (1001, 64), small)
+    # 2^23 rows of blocks of 512 are 2^32 threads: one more than AMD's launch takes.
+    wide = {"BLOCK": 512}
+    assert violation(rmsnorm, "hip-block", wide, (2**23, 64), facts()).startswith("grid: ")
+
+
+def test_columns_beyond_a_32_bit_argument_are_refused(rmsnorm: Operator) -> None:
+    workload = rmsnorm.workload((1, 2**31))
+    row, loop = rmsnorm.implementation("triton-row"), rmsnorm.implementation("triton-loop")
+    assert "cols 2147483648 > 2147483647" in rmsnorm.argument_violation(row, workload)
+    assert not rmsnorm.argument_violation(loop, workload)
+
+
+@pytest.mark.parametrize("rows", [0, -1])
+def test_empty_shapes_are_refused(rmsnorm: Operator, rows: int) -> None:
+    with pytest.raises(UsageError, match="every dimension must be from 1"):
+        rmsnorm.workload((rows, 4096))
+
+
+def test_bytes_moved_count_each_array_once(rmsnorm: Operator) -> None:
+    assert rmsnorm.workload_bytes(rmsnorm.workload((1024, 4096))) == 4 * (2 * 1024 * 4096 + 4096)
+
+
+DECLARATION = """
+from tuner.operator import *
+OPERATOR = Operator(
+    name={name!r}, dims=("n",), arrays=(Array("x", ("n",)), Array("y", ("n",), role="output")),
+    tolerances={{"float32": Tolerance(0.0, 0.0)}}, cases=(), reference="f",
+    bytes_moved=lambda dims, item: 0, operations=lambda dims: 0,
+    implementations=(
+        Implementation(
+            name={implementation!r}, language={language!r}, source="k.hip", entry="k",
+            arguments={arguments!r}, parameters=lambda dims: {{}}, default=lambda dims, facts: {{}},
+            geometry=lambda config, dims: LaunchGeometry((1, 1, 1)),
+        ),
+    ) * {copies},
+)
+"""
+
+
+def declare(folder: Path, **changes: object) -> Path:
+    values = {
+        "name": folder.name, "implementation": "one", "language": "hip",
+        "arguments": ("x", "y", "n"), "copies": 1, **changes,
+    }  # fmt: skip
+    folder.mkdir()
+    (folder / "operator.py").write_text(DECLARATION.format(**values))
+    return folder
+
+
+def test_an_operator_of_the_users_own_folder_is_loaded(tmp_path: Path) -> None:
+    operator = load_operator(declare(tmp_path / "copy"))
+    assert (operator.name, operator.directory) == ("copy", tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "other"}, "declares 'other', its folder is 'copy'"),
+        ({"arguments": ("x", "z")}, "passes 'z', which is not declared"),
+        ({"language": "cuda"}, "unknown language 'cuda'"),
+        ({"implementation": "../one"}, "is not a name"),
+        ({"copies": 2}, "two implementations have the same name"),
+    ],
+)
+def test_unsound_declarations_are_refused(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_operator(declare(tmp_path / "copy", **changes))
+    assert message in caught.value.message
+    assert "operator.py" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "has no operator.py"),
+        ("", "does not define OPERATOR"),
+        ("OPERATOR = 3", "does not define OPERATOR"),
+        ("1 / 0", "fails when loaded: ZeroDivisionError"),
+        ("def", "fails when loaded: SyntaxError"),
+    ],
+)
+def test_files_that_declare_nothing_are_refused(
+    tmp_path: Path, text: str | None, message: str
+) -> None:
+    if text is not None:
+        (tmp_path / "operator.py").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        load_operator(tmp_path)
+
+
+TRITON_TEXT = """
+import triton
+from helper import scale
+LIMIT = {limit}
+UNUSED = {unused}
+
+@triton.jit
+def inner(v):
+    return scale(v) + LIMIT
+
+@triton.jit
+def entry(x):
+    return inner(x){entry}
+
+@triton.jit
+def other(x):
+    return x + UNUSED{other}
+"""
+
+
+def triton_hash(folder: Path, helper: str = "def scale(v): return v", **values: object) -> str:
+    chosen = {"limit": 1, "unused": 1, "entry": "", "other": "", **values}
+    (folder / "k.py").write_text(TRITON_TEXT.format(**chosen))
+    (folder / "helper.py").write_text(helper)
+    source = read_kernel_source(folder, "k.py", "entry", "triton")
+    assert sorted(source.files) == ["helper.py", "k.py"]
+    return source.source_hash
+
+
+@pytest.mark.parametrize(
+    ("edit", "changes_hash"),
+    [
+        ({"entry": " * 2"}, True),
+        ({"limit": 2}, True),
+        ({"helper": "def scale(v): return 2 * v"}, True),
+        ({"other": " * 2"}, False),
+        ({"unused": 2}, False),
+    ],
+)
+def test_hash_covers_what_the_entry_reaches(
+    tmp_path: Path, edit: dict[str, object], changes_hash: bool
+) -> None:
+    before = triton_hash(tmp_path)
+    assert (triton_hash(tmp_path, **edit) != before) is changes_hash  # type: ignore[arg-type]
+    assert triton_hash(tmp_path) == before
+
+
+@given(
+    calls=st.lists(st.sets(st.integers(0, 7), max_size=2), min_size=8, max_size=8),
+    edited=st.integers(0, 7),
+)
+@settings(deadline=None, max_examples=100)
+def test_hash_changes_exactly_with_reached_functions(
+    tmp_path_factory: pytest.TempPathFactory, calls: list[set[int]], edited: int
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "reached"
+    folder.mkdir(exist_ok=True)
+
+    def source_hash(edit: int | None) -> str:
+        functions = [
+            f"def f{index}(v):\n    return v + {int(index == edit)}"
+            + "".join(f" + f{callee}(v)" for callee in sorted(callees))
+            for index, callees in enumerate(calls)
+        ]
+        (folder / "k.py").write_text("\n\n".join(functions))
+        return read_kernel_source(folder, "k.py", "f0", "triton").source_hash
+
+    reached, pending = set(), {0}
+    while pending:
+        index = pending.pop()
+        reached.add(index)
+        pending |= calls[index] - reached
+    assert (source_hash(edited) != source_hash(None)) is (edited in reached)
+
+
+def hip_hash(folder: Path, main: str, **headers: str) -> str:
+    (folder / "parts").mkdir(exist_ok=True)
+    (folder / "k.hip").write_text(main)
+    for name, text in headers.items():
+        (folder / "parts" / f"{name}.hpp").write_text(text)
+    return read_kernel_source(folder, "k.hip", "entry", "hip").source_hash
+
+
+def test_hip_hash_covers_includes_of_includes(tmp_path: Path) -> None:
+    main = '#include "parts/a.hpp"\nvoid entry() {}\n'
+    headers = {"a": '#include "b.hpp"\n', "b": "// b\n", "unused": "// c\n"}
+    before = hip_hash(tmp_path, main, **headers)
+    assert hip_hash(tmp_path, main, **{**headers, "unused": "// changed\n"}) == before
+    assert hip_hash(tmp_path, main, **{**headers, "b": "// changed\n"}) != before
+    assert hip_hash(tmp_path, main + "// changed\n", **headers) != before
+
+
+@pytest.mark.parametrize(
+    ("main", "message"),
+    [
+        ('#include "missing.hpp"\nvoid entry() {}', "missing.hpp can't be read"),
+        ('#include "../outside.hpp"\nvoid entry() {}', "lies outside"),
+        ("void other() {}", "does not define the kernel 'entry'"),
+    ],
+)
+def test_unreadable_sources_are_refused(tmp_path: Path, main: str, message: str) -> None:
+    (tmp_path / "outside.hpp").write_text("// not the operator's")
+    folder = tmp_path / "operator"
+    folder.mkdir()
+    with pytest.raises(UsageError, match=message):
+        hip_hash(folder, main)

@@ -1,0 +1,70 @@
+"""What several verbs need: operators, the database, workers, source hashes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuner.errors import NotFound
+from tuner.operator import load_operator
+from tuner.operator import Operator
+from tuner.resources import operator_dirs
+from tuner.settings import Settings
+
+if TYPE_CHECKING:
+    from tuner.store import Store
+    from tuner.worker.pool import DeviceWorker
+
+
+def find_operator(name: str, settings: Settings) -> Operator:
+    """Load an operator by name, from the setting's folders or the shipped ones.
+
+    Raises:
+        NotFound: There is none of that name.
+    """
+    directories = operator_dirs(settings.operators)
+    if name not in directories:
+        raise NotFound(
+            f"no operator {name!r}",
+            hint=f"there are {', '.join(directories)}; --operators DIR adds yours",
+        )
+    return load_operator(directories[name])
+
+
+def all_operators(settings: Settings) -> list[Operator]:
+    """Load every operator there is, by name."""
+    return [load_operator(path) for _, path in sorted(operator_dirs(settings.operators).items())]
+
+
+def source_hashes(operator: Operator) -> dict[str, str]:
+    """Return today's source hash of each implementation."""
+    return {each.name: operator.source(each).source_hash for each in operator.implementations}
+
+
+def open_database(settings: Settings, *, create: bool, writable: bool) -> Store:
+    """Open the results database of the settings. Use as a context manager.
+
+    Raises:
+        NotFound: There is none and ``create`` is false.
+        DatabaseProblem: It can't be used.
+    """
+    from tuner.store import open_store
+
+    return open_store(settings.db, create=create, writable=writable)
+
+
+def open_worker(device_id: str, settings: Settings) -> DeviceWorker:
+    """Start a worker with a device. Use as a context manager.
+
+    Raises:
+        DeviceUnavailable: The device can't be used, with the reason.
+    """
+    from tuner.worker.pool import DeviceWorker
+
+    return DeviceWorker(device_id, settings)
+
+
+def device_for(flag: str | None, file: str, settings: Settings) -> str:
+    """Return the device to use: flag > study file (unless auto) > setting."""
+    if flag is not None:
+        return flag
+    return settings.device if file == "auto" else file

@@ -1,0 +1,140 @@
+"""Reading what is stored: lists, one trial, exports, frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tuner.api.common import open_database
+from tuner.api.plain import plain
+from tuner.domain.identity import Plain
+from tuner.domain.outcome import Outcome
+from tuner.errors import UsageError
+from tuner.settings import load_settings
+from tuner.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def history(
+    study: str | None = None,
+    *,
+    what: str = "trials",
+    settings: Settings | None = None,
+) -> pd.DataFrame:
+    """Return stored trials, samples or best configs as a flat pandas DataFrame.
+
+    Args:
+        study: Name or id of a study; None for all.
+        what: ``trials``, ``samples`` or ``best``.
+        settings: None reads them from the environment and ``tuner.toml``.
+
+    Raises:
+        NotFound: There is no such study, or no database.
+    """
+    from tuner.report.frames import to_frame
+
+    with export_source(what, study, settings or load_settings()) as (rows, columns):
+        return to_frame(rows, columns)
+
+
+@contextmanager
+def export_source(
+    what: str, study: str | None, settings: Settings
+) -> Iterator[tuple[Iterator[Mapping[str, Plain]], Sequence[str]]]:
+    """Give the rows of an export as they are read, and their columns in order.
+
+    Raises:
+        UsageError: ``what`` is not ``trials``, ``samples`` or ``best``.
+        NotFound: There is no such study, or no database.
+    """
+    from tuner.store import queries
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        sources = {
+            "trials": (queries.iter_trials, queries.TRIAL_COLUMNS),
+            "samples": (queries.iter_samples, queries.SAMPLE_COLUMNS),
+            "best": (queries.iter_best, queries.BEST_COLUMNS),
+        }
+        if what not in sources:
+            raise UsageError(f"nothing to export as {what!r}", hint="trials, best or samples")
+        study_id = None if study is None else queries.find_study(session, study).id
+        rows, columns = sources[what]
+        yield rows(session, study_id=study_id), columns
+
+
+def list_studies(settings: Settings) -> list[dict[str, Plain]]:
+    """Return the stored studies as rows, oldest first.
+
+    Raises:
+        NotFound: There is no database.
+    """
+    from tuner.store import queries
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        found = queries.list_studies(session)
+    return [
+        {
+            "study_id": each.id,
+            "study": each.name,
+            "operator": each.operator,
+            "device_id": each.device_id,
+            "architecture": each.architecture,
+            "state": each.state,
+            "planned": each.planned,
+            "trials": sum(each.counts.values()),
+            "ok": each.counts.get(Outcome.OK, 0),
+            "skipped": each.counts.get(Outcome.SKIPPED, 0),
+            "created_at": each.created_at.isoformat(timespec="seconds"),
+            "finished_at": each.finished_at and each.finished_at.isoformat(timespec="seconds"),
+        }
+        for each in found
+    ]
+
+
+def list_trials(study: str, outcome: Outcome | None, settings: Settings) -> list[dict[str, Plain]]:
+    """Return a study's trials as rows, in the order they were started.
+
+    Raises:
+        NotFound: There is no such study, or no database.
+    """
+    from tuner.store import queries
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        study_id = queries.find_study(session, study).id
+        found = queries.list_trials(session, study_id, outcome=outcome)
+    return [
+        {
+            "trial_id": each.id,
+            "shape": each.workload.shape_text,
+            "implementation": each.implementation,
+            "config": dict(each.config),
+            "attempt": each.attempt,
+            "outcome": str(each.outcome) if each.outcome else "running",
+            "stage": str(each.stage) if each.stage else None,
+            "confirmed": each.confirmed,
+            "median_us": each.median_us,
+            "quick_median_us": each.quick_median_us,
+            "bandwidth_gb_s": each.bandwidth_gb_s,
+            "warnings": list(each.warnings),
+            "message": each.message,
+        }
+        for each in found
+    ]
+
+
+def show_trial(trial_id: int, settings: Settings) -> dict[str, Plain]:
+    """Return everything stored of a trial, as one JSON-ready object.
+
+    Raises:
+        NotFound: There is no such trial, or no database.
+    """
+    from tuner.store import queries
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        detail = queries.trial_detail(session, trial_id)
+    return {"schema": "tuner.trial/1", **plain(detail)}

@@ -1,0 +1,168 @@
+"""Running a study."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuner.api.answer import answer_here
+from tuner.api.common import device_for
+from tuner.api.common import find_operator
+from tuner.api.common import open_database
+from tuner.api.common import open_worker
+from tuner.api.common import source_hashes
+from tuner.domain.study import SourceText
+from tuner.domain.study import StudyDefinition
+from tuner.domain.workload import Workload
+from tuner.errors import NotFound
+from tuner.kernel_source import KernelSource
+from tuner.operator import Operator
+from tuner.report.best import BestAnswer
+from tuner.resources import find_study_file
+from tuner.settings import load_settings
+from tuner.settings import Settings
+
+if TYPE_CHECKING:
+    from tuner.store import Store
+    from tuner.study.events import Listener
+    from tuner.study.plan import Plan
+    from tuner.study.spec import Budget
+    from tuner.study.spec import StudySpec
+    from tuner.worker.pool import DeviceWorker
+
+
+@dataclass(frozen=True, slots=True)
+class StudyResult:
+    """What a run of a study left behind.
+
+    Attributes:
+        study_id: Row of the study.
+        name: Its name.
+        finished: Everything planned is stored.
+        counts: Trials by outcome.
+        best: Best config of each workload that has a valid one, in the study's order.
+        unanswered: Workloads without a valid config.
+        database: URL of the database.
+        elapsed_s: Wall-clock seconds of this run.
+    """
+
+    study_id: int
+    name: str
+    finished: bool
+    counts: Mapping[str, int]
+    best: tuple[BestAnswer, ...]
+    unanswered: tuple[Workload, ...]
+    database: str
+    elapsed_s: float
+
+
+def run_study(
+    study: str | Path,
+    *,
+    device: str | None = None,
+    budget: Budget | None = None,
+    fresh: bool = False,
+    listener: Listener | None = None,
+    settings: Settings | None = None,
+) -> StudyResult:
+    """Run a study file, or a shipped study by name; go on with it where it stopped.
+
+    Args:
+        study: Path of a study file, or name of a shipped one.
+        device: ``auto``, ``cpu``, ``cuda:N`` or ``hip:N``; None takes the file's.
+        budget: When to stop early; None takes the file's.
+        fresh: Measure again what was measured before.
+        listener: Is told what happens.
+        settings: None reads them from the environment and ``tuner.toml``.
+
+    Raises:
+        UsageError: The study file is wrong. Nothing was stored.
+        DeviceUnavailable: The device can't be used. Nothing was stored.
+        DatabaseProblem: The database can't be used.
+    """
+    from tuner.store import queries
+    from tuner.study.runner import StudyRunner
+    from tuner.study.spec import check_against
+    from tuner.study.spec import load_study
+
+    settings = settings or load_settings()
+    begun = time.monotonic()
+    spec = load_study(find_study_file(str(study)))
+    operator = find_operator(spec.operator, settings)
+    check_against(spec, operator)
+    with open_worker(device_for(device, spec.device, settings), settings) as worker:
+        plan, definition, sources = define_study(spec, operator, worker)
+        with open_database(settings, create=True, writable=True) as store:
+            runner = StudyRunner(
+                operator=operator,
+                spec=spec,
+                plan=plan,
+                definition=definition,
+                sources=sources,
+                recorder=store.recorder(),
+                worker=worker,
+                start_worker=lambda: open_worker(worker.facts.device_id, settings),
+                listener=listener or _ignore_event,
+                budget=budget or spec.budget,
+                fresh=fresh,
+            )
+            study_id, finished = runner.run()
+            workloads = tuple(each.workload for each in plan.workloads)
+            answers, unanswered = _answers(store, operator, workloads, worker)
+            with store.session() as session:
+                counts = queries.counts_by_outcome(session, study_id)
+    return StudyResult(
+        study_id, spec.name, finished, counts, answers, unanswered, settings.db,
+        time.monotonic() - begun,
+    )  # fmt: skip
+
+
+def define_study(
+    spec: StudySpec, operator: Operator, worker: DeviceWorker
+) -> tuple[Plan, StudyDefinition, dict[str, KernelSource]]:
+    """Return the plan, the stored definition and the sources of a study on a device."""
+    from tuner.study.plan import make_plan
+
+    plan = make_plan(spec, operator, worker.facts)
+    names = [each.name for each in spec.implementations(operator)]
+    sources = {name: operator.source(operator.implementation(name)) for name in names}
+    definition = StudyDefinition(
+        name=spec.name,
+        operator=operator.name,
+        spec=spec.as_plain(),
+        device_id=worker.facts.device_id,
+        environment=worker.environment,
+        protocol=spec.protocol,
+        sources={
+            name: SourceText(each.source_hash, each.language, each.entry, each.main, each.files)
+            for name, each in sources.items()
+        },
+        languages={name: each.language for name, each in sources.items()},
+        sampler=plan.sampler,
+        sampler_seed=spec.search.seed,
+        planned=plan.planned,
+    )
+    return plan, definition, sources
+
+
+def _answers(
+    store: Store, operator: Operator, workloads: Sequence[Workload], worker: DeviceWorker
+) -> tuple[tuple[BestAnswer, ...], tuple[Workload, ...]]:
+    hashes = source_hashes(operator)
+    answers: list[BestAnswer] = []
+    unanswered: list[Workload] = []
+    with store.session() as session:
+        for workload in workloads:
+            try:
+                answers.append(answer_here(session, workload, worker, hashes))
+            except NotFound:
+                unanswered.append(workload)
+    return tuple(answers), tuple(unanswered)
+
+
+def _ignore_event(_event: object) -> None:
+    return None

@@ -1,0 +1,132 @@
+"""Loads a HIP kernel that was built as a shared library, and calls it."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import tempfile
+import weakref
+from collections.abc import Callable
+
+from tuner.bench.devices.base import CodeObject
+from tuner.bench.devices.base import Launch
+from tuner.domain.job import KernelArgument
+from tuner.errors import BuildFailed
+from tuner.errors import LaunchFailed
+
+_ERROR_BYTES = 512
+_SIGNATURE_BYTES = 1024
+_UnsignedTriple = ctypes.c_uint * 3
+
+
+class HipOnCpuKernel:
+    """A kernel in a shared library that ``hip_on_cpu.h`` turned it into.
+
+    The library is unloaded, and the stacks of its threads given back, with this object.
+
+    Args:
+        code: The library as built by ``HostCompiler``.
+        wave_size: Threads of a wave, 32 or 64: chosen here, not when it was built.
+
+    Raises:
+        BuildFailed: The system's loader refuses the library.
+    """
+
+    def __init__(self, code: CodeObject, wave_size: int) -> None:
+        self.name = code.entry
+        self._wave_size = wave_size
+        self._library = _load_library(code)
+        self._signature = self._read_signature()
+
+    @property
+    def static_shared_bytes(self) -> int:
+        """Size of the kernel's ``__shared__`` variables, without dynamic shared memory."""
+        function = self._library.tuner_static_shared_bytes
+        function.restype = ctypes.c_size_t
+        return int(function())
+
+    def launch(self, launch: Launch) -> None:
+        """Run the whole grid and return.
+
+        Raises:
+            LaunchFailed: The arguments are not those the kernel declares, or its threads can't
+                go on (not all reach the same barrier).
+        """
+        self.bind(launch)()
+
+    def bind(self, launch: Launch) -> Callable[[], None]:
+        """Return a launch with its arguments converted, so that a timer sees the kernel only.
+
+        Raises:
+            LaunchFailed: The arguments are not those the kernel declares.
+        """
+        self._check_arguments(launch.arguments)
+        values = [_value(argument, launch) for argument in launch.arguments]
+        pointers = (ctypes.c_void_p * max(1, len(values)))(
+            *(ctypes.addressof(value) for value in values)
+        )
+        grid = _UnsignedTriple(*launch.geometry.grid)
+        block = _UnsignedTriple(launch.geometry.threads, 1, 1)
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        function = self._library.tuner_launch
+        arguments = (
+            grid,
+            block,
+            ctypes.c_size_t(launch.geometry.shared_bytes),
+            ctypes.c_int(self._wave_size),
+            pointers,
+            error,
+            ctypes.c_size_t(_ERROR_BYTES),
+        )
+
+        # `values` must live as long as the pointers to them: keep it as a default.
+        def call(_values: list[ctypes._SimpleCData[int] | ctypes.c_float] = values) -> None:
+            if function(*arguments) != 0:
+                text = error.value.decode("utf-8", "replace")
+                raise LaunchFailed(f"kernel {self.name}: {text}")
+
+        return call
+
+    def _read_signature(self) -> tuple[str, ...]:
+        text = ctypes.create_string_buffer(_SIGNATURE_BYTES)
+        self._library.tuner_signature(text, ctypes.c_size_t(_SIGNATURE_BYTES))
+        return tuple(text.value.decode("ascii").split())
+
+    def _check_arguments(self, arguments: tuple[KernelArgument, ...]) -> None:
+        given = tuple(argument.type for argument in arguments)
+        if len(given) != len(self._signature):
+            raise LaunchFailed(
+                f"kernel {self.name} takes {len(self._signature)} arguments, {len(given)} given"
+            )
+        for argument, declared in zip(arguments, self._signature, strict=True):
+            if argument.type != declared:
+                raise LaunchFailed(
+                    f"kernel {self.name} declares {argument.name} as {declared}, "
+                    f"it is given as {argument.type}"
+                )
+
+
+def _value(argument: KernelArgument, launch: Launch) -> ctypes._SimpleCData[int] | ctypes.c_float:
+    if argument.type == "buffer":
+        return ctypes.c_uint64(launch.buffers[argument.name].address)
+    if argument.value is None:
+        raise LaunchFailed(f"kernel argument {argument.name} has no value")
+    if argument.type == "float32":
+        return ctypes.c_float(argument.value)
+    whole = int(argument.value)
+    return ctypes.c_int32(whole) if argument.type == "int32" else ctypes.c_int64(whole)
+
+
+def _load_library(code: CodeObject) -> ctypes.CDLL:
+    # The loader takes files only, and knows a library by its path and inode: a new file each
+    # time, which may be removed at once since the mapping keeps the inode.
+    with tempfile.NamedTemporaryFile(prefix="tuner-kernel-", suffix=".so") as file:
+        file.write(code.content)
+        file.flush()
+        try:
+            library = ctypes.CDLL(file.name)
+        except OSError as error:
+            raise BuildFailed(f"kernel {code.entry} can't be loaded: {error}") from error
+    unload = weakref.finalize(library, _ctypes.dlclose, library._handle)
+    unload.atexit = False  # at exit the process goes as a whole
+    return library

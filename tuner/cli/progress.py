@@ -1,0 +1,102 @@
+"""Shows a running study on stderr: a bar on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from rich.progress import BarColumn
+from rich.progress import MofNCompleteColumn
+from rich.progress import Progress as RichProgress
+from rich.progress import TextColumn
+from rich.progress import TimeElapsedColumn
+
+from tuner.cli.output import say
+from tuner.cli.output import stderr_console
+from tuner.domain.outcome import Outcome
+from tuner.study import events
+
+LINES_PER_STUDY = 20
+
+
+class Progress:
+    """A listener of study events."""
+
+    def __init__(self, *, quiet: bool, verbose: bool) -> None:
+        self._quiet = quiet
+        self._verbose = verbose
+        console = stderr_console()
+        self._is_terminal = console.is_terminal and not quiet
+        self._bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not self._is_terminal,
+        )
+        self._task = self._bar.add_task("starting", total=None)
+        self._done = 0
+        self._planned = 0
+        self._failed = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, event: events.Event) -> None:
+        """Show an event."""
+        match event:
+            case events.StudyOpened():
+                self._opened(event)
+            case events.TrialBegun(point=point):
+                self._bar.update(self._task, description=str(point))
+            case events.TrialEnded():
+                self._ended(event)
+            case events.Confirming():
+                text = (
+                    f"{event.workload.shape_text}: confirming {event.finalists} finalists, "
+                    f"process {event.process + 1} of {event.processes}"
+                )
+                self._bar.update(self._task, description=text)
+                if self._verbose:
+                    self._line(text)
+
+    def _opened(self, event: events.StudyOpened) -> None:
+        definition = event.definition
+        self._done, self._planned = event.done, definition.planned
+        self._bar.update(self._task, total=definition.planned, completed=event.done)
+        verb = {
+            "new": "starting",
+            "resumed": f"going on after {event.done} trials with",
+            "finished": "already finished, nothing to add:",
+        }[event.state]
+        where = definition.environment.identity.get("architecture", "")
+        self._line(
+            f"{verb} study {definition.name}: {definition.planned} trials on "
+            f"{definition.device_id} ({where}), {definition.sampler}"
+        )
+
+    def _ended(self, event: events.TrialEnded) -> None:
+        self._done += 1
+        self._bar.update(self._task, completed=self._done)
+        failed = event.outcome not in (Outcome.OK, Outcome.SKIPPED)
+        self._failed += failed
+        if failed or self._verbose:
+            figure = f"{event.quick_median_us:.4g} us" if event.quick_median_us else event.message
+            self._line(f"{event.point}: {event.outcome} {figure}")
+        elif not self._is_terminal:
+            every = max(1, self._planned // LINES_PER_STUDY)
+            if self._done % every == 0 or self._done == self._planned:
+                self._line(f"{self._done} of {self._planned} trials, {self._failed} failed")
+
+    def _line(self, text: str) -> None:
+        if self._quiet:
+            return
+        if self._is_terminal:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            say(text)

@@ -1,0 +1,273 @@
+"""Answers "which configuration is best for this shape" from confirmed trials, and how surely.
+
+Trials are matched on identity: environment, source and protocol. Anything less than exact is
+given only when asked for, and says what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from typing import TypeAlias
+
+from tuner.domain.environment import differences
+from tuner.domain.environment import Environment
+from tuner.domain.environment import FieldDifference
+from tuner.domain.identity import config_text
+from tuner.domain.identity import Plain
+from tuner.domain.stats import choose
+from tuner.domain.stats import tie_set
+from tuner.domain.study import BestCandidate
+from tuner.domain.workload import Workload
+from tuner.errors import NotFound
+
+Match: TypeAlias = Literal["exact", "same-arch", "nearest-shape"]
+SCHEMA = "tuner.best/1"
+
+
+@dataclass(frozen=True, slots=True)
+class BestAnswer:
+    """The best config for a workload, and how sure that is.
+
+    Attributes:
+        match: ``exact``, or in which way it is less.
+        asked: The workload asked for. The answer's own is ``best.workload``.
+        best: The config to use: of those tied with the fastest, the simplest.
+        ties: The others that can't be told apart from the fastest.
+        runner_up: The fastest that is truly slower, or None.
+        differences: Identity fields in which its environment differs from the one asked for.
+        notes: What else the reader must know, one line each.
+    """
+
+    match: Match
+    asked: Workload
+    best: BestCandidate
+    ties: tuple[BestCandidate, ...]
+    runner_up: BestCandidate | None
+    differences: tuple[FieldDifference, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def as_plain(self) -> dict[str, Plain]:
+        """Return the answer as the JSON of ``tuner best --format json`` has it."""
+        return {
+            "schema": SCHEMA,
+            "match": self.match,
+            "asked": self.asked.as_plain(),
+            "best": candidate_plain(self.best),
+            "ties": [candidate_plain(each) for each in self.ties],
+            "runner_up": None if self.runner_up is None else candidate_plain(self.runner_up),
+            "differences": [
+                {
+                    "field": each.name,
+                    "wanted": each.left,
+                    "answer": each.right,
+                    "identity": each.is_identity,
+                }
+                for each in self.differences
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def candidate_plain(candidate: BestCandidate) -> dict[str, Plain]:
+    """Return a candidate for JSON, units in the names."""
+    return {
+        "trial_id": candidate.trial_id,
+        "study_id": candidate.study_id,
+        "study": candidate.study_name,
+        "workload": candidate.workload.as_plain(),
+        "implementation": candidate.implementation,
+        "language": candidate.language,
+        "config": dict(candidate.config),
+        "median_us": candidate.median_us,
+        "low_us": min(candidate.process_medians_us),
+        "high_us": max(candidate.process_medians_us),
+        "process_medians_us": list(candidate.process_medians_us),
+        "bandwidth_gb_s": candidate.bandwidth_gb_s,
+        "max_abs_error": candidate.max_abs_error,
+        "warnings": list(candidate.warnings),
+        "source_hash": candidate.source_hash,
+        "environment_key": candidate.environment.key,
+        "environment": dict(candidate.environment.identity),
+        "protocol": candidate.protocol.as_plain(),
+        "finished_at": candidate.finished_at.isoformat(),
+    }
+
+
+def answer_exact(
+    candidates: Sequence[BestCandidate],
+    asked: Workload,
+    environment: Environment,
+    source_hashes: Mapping[str, str],
+    *,
+    match: Match = "exact",
+    notes: Sequence[str] = (),
+) -> BestAnswer:
+    """Answer from the candidates of equal environment, today's source, and one protocol.
+
+    Args:
+        candidates: Confirmed trials of one workload, with samples.
+        asked: The workload asked for.
+        environment: Machine and toolchain asked for.
+        source_hashes: Today's source hash of each implementation.
+        match: Given on as the answer's.
+        notes: Given on, before those found here.
+
+    Raises:
+        NotFound: None matches; the message names what differs in the nearest one.
+    """
+    if not candidates:
+        raise NotFound(
+            f"{asked.operator} {asked.shape_text} {asked.dtype} was never tuned",
+            hint="run a study with this shape, or ask with --match nearest-shape",
+        )
+    exact = [
+        each
+        for each in candidates
+        if each.environment.key == environment.key and _source_is_current(each, source_hashes)
+    ]
+    if not exact:
+        raise NotFound(
+            f"{asked.operator} {asked.shape_text} {asked.dtype} was tuned, but not for this "
+            "environment and source: "
+            + _nearest_difference(candidates, environment, source_hashes),
+            hint="run the study here, or ask with --match same-arch",
+        )
+    return _answer(exact, asked, environment, match, notes)
+
+
+def answer_same_architecture(
+    candidates: Sequence[BestCandidate],
+    asked: Workload,
+    architecture: str,
+    environment: Environment | None,
+    source_hashes: Mapping[str, str],
+) -> BestAnswer:
+    """Answer from any environment and source of the architecture, and say what differs.
+
+    Raises:
+        NotFound: The workload was never tuned on this architecture.
+    """
+    same = [
+        each for each in candidates if each.environment.identity.get("architecture") == architecture
+    ]
+    if not same:
+        raise NotFound(
+            f"{asked.operator} {asked.shape_text} {asked.dtype} was never tuned on {architecture}",
+            hint="run a study with this shape on such a device",
+        )
+    # Times of different environments are never compared: take the newest environment's alone.
+    newest = max(same, key=lambda each: (each.finished_at, each.trial_id))
+    group = [
+        each
+        for each in same
+        if each.environment.key == newest.environment.key
+        and _source_is_current(each, source_hashes) == _source_is_current(newest, source_hashes)
+    ]
+    notes = [] if _source_is_current(newest, source_hashes) else ["tuned for older source"]
+    return _answer(group, asked, environment, "same-arch", notes)
+
+
+def nearest_shape(
+    shapes: Sequence[tuple[int, ...]], asked: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Return the tuned shape nearest to the asked one: least sum of squared log ratios.
+
+    The last dimension counts four-fold: for row-wise kernels it decides which config wins.
+    """
+    from math import log2
+
+    def distance(shape: tuple[int, ...]) -> float:
+        ratios = [log2(a / b) ** 2 for a, b in zip(shape, asked, strict=True)]
+        return sum(ratios[:-1]) + 4.0 * ratios[-1]
+
+    same_rank = [shape for shape in shapes if len(shape) == len(asked)]
+    return min(same_rank, key=lambda shape: (distance(shape), shape), default=None)
+
+
+def _answer(
+    candidates: Sequence[BestCandidate],
+    asked: Workload,
+    environment: Environment | None,
+    match: Match,
+    notes: Sequence[str],
+) -> BestAnswer:
+    group, more_notes = _one_protocol(candidates)
+    ordered = sorted(group, key=_simplicity)
+    samples = [each.samples_us for each in ordered]
+    tied = set(tie_set(samples))
+    best = ordered[choose(samples)]
+    slower = [each for index, each in enumerate(ordered) if index not in tied]
+    differing = differences(environment, best.environment) if environment is not None else []
+    identity = [each for each in differing if each.is_identity]
+    unread = [each.name for each in identity if each.left == each.right]
+    if unread:
+        more_notes.append(f"could not be read, so not known to be equal: {', '.join(unread)}")
+    return BestAnswer(
+        match=match,
+        asked=asked,
+        best=best,
+        ties=tuple(
+            sorted(
+                (ordered[index] for index in tied if ordered[index] is not best),
+                key=lambda each: (each.median_us, each.trial_id),
+            )
+        ),
+        runner_up=min(slower, key=lambda each: (each.median_us, each.trial_id), default=None),
+        differences=tuple(each for each in identity if each.left != each.right),
+        notes=(*notes, *more_notes),
+    )
+
+
+def _one_protocol(
+    candidates: Sequence[BestCandidate],
+) -> tuple[list[BestCandidate], list[str]]:
+    """Keep the candidates of the protocol used last: figures of two are never compared.
+
+    Of a trial measured more than once (``--fresh``) the newest counts.
+    """
+    newest = max(candidates, key=lambda each: (each.finished_at, each.trial_id))
+    protocols = {each.protocol.key for each in candidates}
+    latest: dict[tuple[str, str], BestCandidate] = {}
+    for each in sorted(candidates, key=lambda each: (each.finished_at, each.trial_id)):
+        if each.protocol.key == newest.protocol.key:
+            latest[each.implementation, config_text(each.config)] = each
+    notes = []
+    if len(protocols) > 1:
+        notes.append(f"also measured by {len(protocols) - 1} other protocol(s), not compared here")
+    return list(latest.values()), notes
+
+
+def _simplicity(candidate: BestCandidate) -> tuple[str, tuple[tuple[str, float, str], ...]]:
+    """Order of preference among ties: implementation by name, then smaller parameter values."""
+    values = []
+    for name, value in sorted(candidate.config.items()):
+        number = float(value) if isinstance(value, int | float) else 0.0
+        values.append((name, number, str(value)))
+    return candidate.implementation, tuple(values)
+
+
+def _source_is_current(candidate: BestCandidate, source_hashes: Mapping[str, str]) -> bool:
+    return candidate.source_hash == source_hashes.get(candidate.implementation)
+
+
+def _nearest_difference(
+    candidates: Sequence[BestCandidate],
+    environment: Environment,
+    source_hashes: Mapping[str, str],
+) -> str:
+    """Say in words what separates the nearest candidate from an exact match."""
+
+    def found(candidate: BestCandidate) -> list[str]:
+        names = [
+            str(each)
+            for each in differences(candidate.environment, environment)
+            if each.is_identity
+        ]
+        if not _source_is_current(candidate, source_hashes):
+            names.append(f"tuned for older source of {candidate.implementation}")
+        return names
+
+    return "; ".join(min((found(each) for each in candidates), key=len)[:3])

@@ -1,0 +1,128 @@
+"""Where a database is: reads ``--db`` values and looks at the file before any driver does."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.errors import DatabaseProblem
+from tuner.errors import NotFound
+from tuner.errors import UsageError
+
+SQLITE_MAGIC = b"SQLite format 3\x00"
+
+# WAL needs memory shared between the processes, which these can't give (SQLite's own
+# documentation, "Write-Ahead Logging", and reports of silent corruption on NFS).
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs"}
+    | {"nfs", "nfs4", "ocfs2", "orangefs", "smb3", "smbfs", "virtiofs"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A database: an SQLite file, or a server's URL.
+
+    Attributes:
+        url: SQLAlchemy URL of a server; "" for a file.
+        path: The SQLite file; None for a server.
+    """
+
+    url: str
+    path: Path | None
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return str(self.path)
+        scheme, _, rest = self.url.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"  # without user and password
+
+
+def locate(text: str) -> Location:
+    """Read a ``--db`` value: a file path, ``sqlite:///path`` or ``postgresql://...``.
+
+    ``postgresql://`` means psycopg 3 here, whatever SQLAlchemy's default driver is.
+
+    Raises:
+        UsageError: It is empty, in memory, or of a kind that is not supported.
+    """
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme, rest = "sqlite", "/" + text
+    if scheme in ("postgresql", "postgres", "postgresql+psycopg"):
+        return Location(f"postgresql+psycopg://{rest}", None)
+    if scheme != "sqlite":
+        raise UsageError(
+            f"database {scheme}://… is not supported", hint="give a file path or postgresql://…"
+        )
+    name = rest[1:]
+    if not rest.startswith("/") or name in ("", ":memory:") or "\x00" in name:
+        raise UsageError(
+            f"database {text!r} names no file",
+            hint="give a path such as results.db, or sqlite:///results.db",
+        )
+    return Location("", Path(name).expanduser())
+
+
+def require_database_file(path: Path) -> None:
+    """Check that a path is a readable SQLite file, without touching it.
+
+    A file of 0 bytes is refused too: this program makes databases beside their name and renames
+    them when they are whole, so an empty one is not ours, or is what a full disk left of one.
+
+    Raises:
+        NotFound: There is no such file.
+        DatabaseProblem: It is something else, or can't be read.
+    """
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(
+            f"no such database: {path}", hint="check --db; `tuner run` creates one"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DatabaseProblem(f"database {path} can't be looked at: {error}") from error
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        raise DatabaseProblem(f"database {path} is {kind}", hint="give the path of a file")
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(SQLITE_MAGIC))
+    except OSError as error:
+        raise DatabaseProblem(f"database {path} can't be read: {error.strerror}") from error
+    if not magic:
+        raise DatabaseProblem(
+            f"database {path} is empty (0 bytes)", hint="remove it, or restore a backup"
+        )
+    if magic != SQLITE_MAGIC:
+        raise DatabaseProblem(
+            f"{path} is not an SQLite database, or its header is damaged",
+            hint="check --db, or restore a backup",
+        )
+
+
+def network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
+    """Return the type of the network file system that holds a path, or "" for a local one.
+
+    Args:
+        path: A file that exists, or will exist in a folder that does.
+        mounts: Table of mounts in the format of fstab(5).
+    """
+    try:
+        lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return ""
+    resolved = Path(os.path.realpath(path))
+    found = ("", "")
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        mount_point = fields[1].encode("latin-1", "ignore").decode("unicode_escape")
+        # `>=`: of two mounts on one point, the later one is seen.
+        if resolved.is_relative_to(mount_point) and len(mount_point) >= len(found[0]):
+            found = (mount_point, fields[2])
+    is_network = found[1] in NETWORK_FILE_SYSTEMS or found[1].startswith("fuse.")
+    return found[1] if is_network else ""

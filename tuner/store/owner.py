@@ -1,0 +1,81 @@
+"""Who drives a study: a process named so that its end, or another one's birth, can be told."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+from dataclasses import dataclass
+from datetime import datetime
+from datetime import timedelta
+from pathlib import Path
+
+# A process on another machine (or in another container) can't be looked up; one that has stored
+# nothing for this long counts as gone.
+REMOTE_SILENCE = timedelta(minutes=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process: hashed host, process id, and its start as boot and clock ticks since then.
+
+    Start in ticks and not in seconds of the wall clock: a clock that is set back must not make
+    a living process look like another one.
+    """
+
+    host: str
+    pid: int
+    start: str
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}:{self.start}"
+
+
+def parse_owner(text: str) -> Owner:
+    """Read what ``str(owner)`` gave. A text that is not one names a process that never was."""
+    host, _, rest = text.partition(":")
+    pid, _, start = rest.partition(":")
+    return Owner(host, int(pid) if pid.isdecimal() else 0, start)
+
+
+def this_process() -> Owner:
+    """Return the owner that stands for this process."""
+    return Owner(_host(), os.getpid(), _start(os.getpid()))
+
+
+def is_alive(owner: Owner, last_seen: datetime, now: datetime) -> bool:
+    """Tell whether the process of an owner still runs.
+
+    Args:
+        owner: Who is asked about.
+        last_seen: When it last stored anything; decides only for another machine.
+        now: The time.
+    """
+    if owner.host != _host():
+        return now - last_seen < REMOTE_SILENCE
+    return owner.pid > 0 and owner.start != "" and _start(owner.pid) == owner.start
+
+
+def _host() -> str:
+    """Hash what a process id is unique in: host and process namespace (container)."""
+    parts = [socket.gethostname()]
+    with contextlib.suppress(OSError):
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _start(pid: int) -> str:
+    """Return when a process started (proc(5), stat, field 22), or "" for a gone one or zombie."""
+    # The name of the program, in parentheses, may hold spaces and parentheses itself.
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    if len(fields) < 20 or fields[0] in ("Z", "X"):
+        return ""
+    return f"{_read('/proc/sys/kernel/random/boot_id')[:8]}-{fields[19]}"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,369 @@
+"""Questions to the database. Each takes a session and a fixed number of SQL statements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import func
+from sqlalchemy import Row
+from sqlalchemy import Select
+from sqlalchemy import select
+from sqlalchemy import true
+from sqlalchemy.orm import Session
+
+from tuner.domain.outcome import Outcome
+from tuner.domain.outcome import Stage
+from tuner.domain.study import BestCandidate
+from tuner.domain.workload import parse_shape
+from tuner.domain.workload import Workload
+from tuner.errors import NotFound
+from tuner.store import rows
+from tuner.store.detail import trial_parts
+from tuner.store.export import BEST_COLUMNS
+from tuner.store.export import iter_best
+from tuner.store.export import iter_samples
+from tuner.store.export import iter_trials
+from tuner.store.export import SAMPLE_COLUMNS
+from tuner.store.export import TRIAL_COLUMNS
+from tuner.store.models import EnvironmentRow
+from tuner.store.models import ImplementationRow
+from tuner.store.models import ProcessRow
+from tuner.store.models import ProtocolRow
+from tuner.store.models import SampleRow
+from tuner.store.models import StudyRow
+from tuner.store.models import TrialRow
+from tuner.store.models import WorkloadRow
+from tuner.store.problems import MAX_INTEGER
+from tuner.store.views import StudySummary
+from tuner.store.views import TrialDetail
+from tuner.store.views import TrialSummary
+
+__all__ = [
+    "BEST_COLUMNS",
+    "SAMPLE_COLUMNS",
+    "TRIAL_COLUMNS",
+    "best_candidates",
+    "counts_by_outcome",
+    "find_study",
+    "iter_best",
+    "iter_samples",
+    "iter_trials",
+    "list_studies",
+    "list_trials",
+    "trial_detail",
+    "tuned_shapes",
+]
+
+RUNNING = "running"
+
+
+def list_studies(session: Session) -> list[StudySummary]:
+    """Return all studies, oldest first."""
+    return _studies(session, _study_query().order_by(StudyRow.id))
+
+
+def find_study(session: Session, name_or_id: str | int) -> StudySummary:
+    """Return the newest study of a name; a number that is no study's name is an id.
+
+    Raises:
+        NotFound: There is none.
+    """
+    text = str(name_or_id)
+    found: list[StudySummary] = []
+    if isinstance(name_or_id, str):
+        query = _study_query().where(StudyRow.name == text)
+        found = _studies(session, query.order_by(StudyRow.id.desc()).limit(1))
+    if not found and text.isascii() and text.isdecimal() and int(text) <= MAX_INTEGER:
+        found = _studies(session, _study_query().where(StudyRow.id == int(text)))
+    if not found:
+        raise NotFound(f"no study {text[:100]!r}", hint="`tuner studies` lists them")
+    return found[0]
+
+
+def counts_by_outcome(session: Session, study_id: int) -> dict[str, int]:
+    """Return how many trials ended in each way, in the order of ``Outcome``, then ``running``."""
+    return _counts(session, [study_id]).get(study_id, {})
+
+
+def list_trials(
+    session: Session, study_id: int, *, outcome: Outcome | str | None = None
+) -> list[TrialSummary]:
+    """Return the trials of a study in the order they were started.
+
+    Args:
+        session: Of the store.
+        study_id: Row of the study.
+        outcome: Only those that ended this way; ``running`` for those that have not.
+    """
+    query = _trial_query().where(TrialRow.study_id == study_id).order_by(TrialRow.id)
+    if outcome is not None:
+        value = None if str(outcome) == RUNNING else str(outcome)
+        query = query.where(TrialRow.outcome == value)
+    return [_trial_summary(row) for row in session.execute(query)]
+
+
+def trial_detail(session: Session, trial_id: int) -> TrialDetail:
+    """Return everything stored of a trial.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = None
+    if 0 < trial_id <= MAX_INTEGER:
+        row = session.execute(_trial_query().where(TrialRow.id == trial_id)).first()
+    if row is None:
+        raise NotFound(f"no trial {trial_id}", hint="`tuner trials STUDY` lists a study's")
+    return trial_parts(session, _trial_summary(row), row.TrialRow)
+
+
+def best_candidates(
+    session: Session,
+    workload: Workload,
+    *,
+    implementation: str | None = None,
+    environment_key: str | None = None,
+    with_samples: bool = False,
+    limit: int | None = None,
+) -> list[BestCandidate]:
+    """Return confirmed, valid trials of a workload, fastest first.
+
+    Only trials with confirming processes of their own: one that took over another's verdict
+    would count it twice. Equal medians are ordered by implementation, config and id.
+
+    Args:
+        session: Of the store.
+        workload: Exactly this problem, scalar arguments included.
+        implementation: Only this one.
+        environment_key: Only measured in this environment.
+        with_samples: Read the raw samples too.
+        limit: At most so many.
+    """
+    query = (
+        _trial_query()
+        .add_columns(EnvironmentRow, ProtocolRow)
+        .join(EnvironmentRow, EnvironmentRow.id == TrialRow.environment_id)
+        .join(ProtocolRow, ProtocolRow.id == TrialRow.protocol_id)
+        .where(
+            TrialRow.workload_id
+            == select(WorkloadRow.id).where(WorkloadRow.key == workload.key).scalar_subquery(),
+            TrialRow.confirmed == true(),
+            TrialRow.outcome == Outcome.OK.value,
+        )
+        .order_by(TrialRow.median_us, ImplementationRow.name, TrialRow.config, TrialRow.id)
+        .limit(limit)
+    )
+    if implementation is not None:
+        query = query.where(ImplementationRow.name == implementation)
+    if environment_key is not None:
+        query = query.where(EnvironmentRow.key == environment_key)
+    found = session.execute(query).all()
+    trial_ids = [row.TrialRow.id for row in found]
+    medians = _process_medians(session, trial_ids)
+    samples = _process_samples(session, trial_ids) if with_samples else {}
+    return [
+        _candidate(row, medians[row.TrialRow.id], samples.get(row.TrialRow.id, ())) for row in found
+    ]
+
+
+def tuned_shapes(
+    session: Session,
+    workload: Workload,
+    *,
+    environment_key: str | None = None,
+    implementation: str | None = None,
+) -> list[tuple[int, ...]]:
+    """Return the shapes with a confirmed trial, of workloads equal to this one but for the shape.
+
+    Args:
+        session: Of the store.
+        workload: Gives operator, dtype and scalar arguments.
+        environment_key: Only measured in this environment.
+        implementation: Only measured with this one.
+    """
+    plain = rows.workload_values(workload)
+    trial = select(TrialRow.id).where(
+        TrialRow.workload_id == WorkloadRow.id,
+        TrialRow.confirmed == true(),
+        TrialRow.outcome == Outcome.OK.value,
+    )
+    if environment_key is not None:
+        trial = trial.join(EnvironmentRow, EnvironmentRow.id == TrialRow.environment_id).where(
+            EnvironmentRow.key == environment_key
+        )
+    if implementation is not None:
+        trial = trial.join(
+            ImplementationRow, ImplementationRow.id == TrialRow.implementation_id
+        ).where(ImplementationRow.name == implementation)
+    query = select(WorkloadRow.shape).where(
+        WorkloadRow.operator == workload.operator,
+        WorkloadRow.dtype == workload.dtype,
+        WorkloadRow.scalars == plain["scalars"],
+        trial.exists(),
+    )
+    return sorted(parse_shape(shape) for shape in session.scalars(query))
+
+
+def _study_query() -> Select[*tuple[Any, ...]]:
+    return (
+        select(
+            StudyRow,
+            EnvironmentRow.architecture,
+            EnvironmentRow.key.label("environment_key"),
+            ProtocolRow.key.label("protocol_key"),
+        )
+        .join(EnvironmentRow, EnvironmentRow.id == StudyRow.environment_id)
+        .join(ProtocolRow, ProtocolRow.id == StudyRow.protocol_id)
+    )
+
+
+def _studies(session: Session, query: Select[*tuple[Any, ...]]) -> list[StudySummary]:
+    found = session.execute(query).all()
+    counts = _counts(session, [row.StudyRow.id for row in found])
+    return [_study_summary(row, counts.get(row.StudyRow.id, {})) for row in found]
+
+
+def _study_summary(row: Row[Any], counts: dict[str, int]) -> StudySummary:
+    study: StudyRow = row.StudyRow
+    return StudySummary(
+        id=study.id,
+        name=study.name,
+        key=study.key,
+        generation=study.generation,
+        operator=study.operator,
+        spec=json.loads(study.spec),
+        device_id=study.device_id,
+        architecture=row.architecture,
+        environment_key=row.environment_key,
+        protocol_key=row.protocol_key,
+        sampler=study.sampler,
+        sampler_seed=study.sampler_seed,
+        planned=study.planned,
+        state=study.state,
+        counts=counts,
+        previous_id=study.previous_id,
+        created_at=study.created_at,
+        finished_at=study.finished_at,
+    )
+
+
+def _counts(session: Session, study_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    query = (
+        select(TrialRow.study_id, TrialRow.outcome, func.count())
+        .where(TrialRow.study_id.in_(study_ids))
+        .group_by(TrialRow.study_id, TrialRow.outcome)
+    )
+    order = [*(outcome.value for outcome in Outcome), None]
+    found = sorted(session.execute(query), key=lambda row: order.index(row[1]))
+    counts: dict[int, dict[str, int]] = {}
+    for study_id, outcome, count in found:
+        counts.setdefault(study_id, {})[outcome or RUNNING] = count
+    return counts
+
+
+def _trial_query() -> Select[*tuple[Any, ...]]:
+    return (
+        select(
+            TrialRow,
+            WorkloadRow,
+            ImplementationRow.name.label("implementation"),
+            ImplementationRow.language,
+            StudyRow.name.label("study_name"),
+        )
+        .join(WorkloadRow, WorkloadRow.id == TrialRow.workload_id)
+        .join(ImplementationRow, ImplementationRow.id == TrialRow.implementation_id)
+        .join(StudyRow, StudyRow.id == TrialRow.study_id)
+    )
+
+
+def _workload(row: WorkloadRow) -> Workload:
+    return rows.read_workload(row.operator, row.shape, row.dtype, row.scalars)
+
+
+def _trial_summary(row: Row[Any]) -> TrialSummary:
+    trial: TrialRow = row.TrialRow
+    return TrialSummary(
+        id=trial.id,
+        study_id=trial.study_id,
+        study_name=row.study_name,
+        implementation=row.implementation,
+        language=row.language,
+        workload=_workload(row.WorkloadRow),
+        config=rows.read_config(trial.config),
+        attempt=trial.attempt,
+        outcome=Outcome(trial.outcome) if trial.outcome else None,
+        stage=Stage(trial.stage) if trial.stage else None,
+        message=trial.message,
+        quick_median_us=trial.quick_median_us,
+        confirmed=trial.confirmed,
+        median_us=trial.median_us,
+        low_us=trial.low_us,
+        high_us=trial.high_us,
+        bandwidth_gb_s=trial.bandwidth_gb_s,
+        max_abs_error=trial.max_abs_error,
+        max_rel_error=trial.max_rel_error,
+        warnings=rows.read_texts(trial.warnings),
+        source_hash=trial.source_hash,
+        reused_from_id=trial.reused_from_id,
+        started_at=trial.started_at,
+        finished_at=trial.finished_at,
+    )
+
+
+def _candidate(
+    row: Row[Any], medians: Sequence[float], samples: Sequence[Sequence[float]]
+) -> BestCandidate:
+    trial: TrialRow = row.TrialRow
+    # The database itself holds that a confirmed trial has these.
+    assert trial.median_us is not None
+    assert trial.finished_at is not None
+    return BestCandidate(
+        trial_id=trial.id,
+        study_id=trial.study_id,
+        study_name=row.study_name,
+        implementation=row.implementation,
+        language=row.language,
+        config=rows.read_config(trial.config),
+        workload=_workload(row.WorkloadRow),
+        median_us=trial.median_us,
+        process_medians_us=tuple(medians),
+        bandwidth_gb_s=trial.bandwidth_gb_s or 0.0,
+        source_hash=trial.source_hash,
+        environment=rows.read_environment(row.EnvironmentRow.identity, row.EnvironmentRow.context),
+        protocol=rows.read_protocol(row.ProtocolRow.fields),
+        warnings=rows.read_texts(trial.warnings),
+        finished_at=trial.finished_at,
+        max_abs_error=trial.max_abs_error,
+        samples_us=tuple(tuple(each) for each in samples),
+    )
+
+
+def _confirming(query: Select[*tuple[Any, ...]], trial_ids: Sequence[int]) -> Select[Any]:
+    return query.where(
+        ProcessRow.trial_id.in_(trial_ids),
+        ProcessRow.stage == "confirm",
+        ProcessRow.outcome == Outcome.OK.value,
+    )
+
+
+def _process_medians(session: Session, trial_ids: Sequence[int]) -> dict[int, list[float]]:
+    query = select(ProcessRow.trial_id, ProcessRow.median_us)
+    found: dict[int, list[float]] = {trial_id: [] for trial_id in trial_ids}
+    ordered = _confirming(query, trial_ids).order_by(ProcessRow.trial_id, ProcessRow.position)
+    for trial_id, median_us in session.execute(ordered):
+        found[trial_id].append(median_us)
+    return found
+
+
+def _process_samples(session: Session, trial_ids: Sequence[int]) -> dict[int, list[list[float]]]:
+    query = select(ProcessRow.trial_id, ProcessRow.position, SampleRow.time_us).join(
+        SampleRow, SampleRow.process_id == ProcessRow.id
+    )
+    ordered = _confirming(query, trial_ids).order_by(
+        ProcessRow.trial_id, ProcessRow.position, SampleRow.position
+    )
+    found: dict[int, dict[int, list[float]]] = {}
+    for trial_id, position, time_us in session.execute(ordered):
+        found.setdefault(trial_id, {}).setdefault(position, []).append(time_us)
+    return {trial_id: list(processes.values()) for trial_id, processes in found.items()}

@@ -1,0 +1,106 @@
+"""The second stage: finalists by the full protocol, in fresh processes, interleaved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Protocol
+
+from tuner.domain.job import ConfirmJob
+from tuner.domain.job import Kernel
+from tuner.domain.job import Problem
+from tuner.domain.job import Sampling
+from tuner.domain.outcome import Outcome
+from tuner.domain.outcome import Stage
+from tuner.domain.protocol import Limits
+from tuner.domain.protocol import Protocol as TimingProtocol
+from tuner.domain.records import Failure
+from tuner.domain.records import TrialReport
+from tuner.domain.study import StoredTrial
+
+# A process whose kernel crashed is repeated without it; each repeat loses at least one kernel,
+# so this is reached only when the device itself is gone.
+MAX_RETRIES = 16
+
+
+class FreshWorker(Protocol):
+    """A worker process started for one confirmation."""
+
+    def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
+        """Measure several kernels of one problem, interleaved."""
+
+    def close(self, *, force: bool = False) -> None:
+        """End the process."""
+
+
+def finalists(trials: Iterable[StoredTrial], count: int) -> list[StoredTrial]:
+    """Return which trials of one workload are confirmed, fastest first.
+
+    These are the ``count`` fastest of the quick stage and the fastest of each implementation,
+    so that ``best --implementation`` has an answer for each. Equal times keep the order in
+    which the trials ran.
+    """
+    ranked = sorted(
+        (each for each in trials if each.outcome is Outcome.OK and each.quick_median_us),
+        key=lambda each: (each.quick_median_us, each.trial_id),
+    )
+    chosen: list[StoredTrial] = []
+    seen: set[str] = set()
+    for position, trial in enumerate(ranked):
+        if position < count or trial.point.implementation not in seen:
+            chosen.append(trial)
+        seen.add(trial.point.implementation)
+    return chosen
+
+
+def sampling_of(
+    protocol: TimingProtocol, *, warmup: int | None = None, samples: int | None = None
+) -> Sampling:
+    """Return how one process samples by a protocol; the quick stage takes fewer samples."""
+    return Sampling(
+        warmup=protocol.warmup if warmup is None else warmup,
+        samples=protocol.samples if samples is None else samples,
+        launches_per_sample=protocol.launches_per_sample,
+        target_sample_us=protocol.target_sample_us,
+        cache=protocol.cache,
+        submission=protocol.submission,
+        input_case=protocol.input_case,
+        input_seed=protocol.input_seed,
+    )
+
+
+def confirm_once(
+    start: Callable[[], FreshWorker],
+    kernels: Sequence[Kernel],
+    problem: Problem,
+    sampling: Sampling,
+    limits: Limits,
+    *,
+    process: int,
+) -> list[TrialReport]:
+    """Measure kernels in one fresh process and return a report for each, in order.
+
+    A kernel that takes the process down keeps its failure, and the others are measured again
+    in another process without it.
+    """
+    reports: dict[int, TrialReport] = {}
+    left = list(range(len(kernels)))
+    for _ in range(MAX_RETRIES):
+        worker = start()
+        job = ConfirmJob(tuple(kernels[index] for index in left), problem, sampling, process)
+        try:
+            answers = worker.run_confirmation(job, limits)
+        finally:
+            worker.close()
+        # One kernel that broke the device leaves the others without result: not their fault.
+        for index, answer in zip(left, answers, strict=True):
+            if answer.outcome is not Outcome.INTERRUPTED:
+                reports[index] = answer
+        left = [index for index in left if index not in reports]
+        if not left:
+            break
+    never = TrialReport(
+        Failure(Outcome.INTERRUPTED, Stage.CONFIRM, "the device was lost each time it was tried")
+    )
+    return [reports.get(index, never) for index in range(len(kernels))]

@@ -1,0 +1,1 @@
+"""Worker processes: the boundary between the parent half and the bench half."""

@@ -1,0 +1,125 @@
+"""The worker process: opens one device and does jobs until its pipe closes.
+
+Messages go over a pipe of their own: what a kernel prints to stdout or stderr lands in the
+worker's log file and can't be taken for an answer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from typing import BinaryIO
+
+from tuner.bench.devices import registry
+from tuner.bench.devices.base import Device
+from tuner.bench.fingerprint import environment_of
+from tuner.bench.languages.base import Language
+from tuner.bench.languages.hip import HipLanguage
+from tuner.bench.languages.triton import TritonLanguage
+from tuner.bench.trial import Bench
+from tuner.bench.trial import compile_kernel
+from tuner.domain.outcome import Stage
+from tuner.errors import TunerError
+from tuner.settings import process_environment
+from tuner.worker import messages
+from tuner.worker.messages import Reply
+from tuner.worker.messages import WorkerOptions
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class Worker:
+    """Answers requests read from one pipe on another."""
+
+    def __init__(self, requests: BinaryIO, replies: BinaryIO) -> None:
+        self._requests = requests
+        self._replies = replies
+        self._languages: Mapping[str, Language] = {
+            "hip": HipLanguage(),
+            "triton": TritonLanguage(),
+        }
+        self._bench: Bench | None = None
+        self._device: Device | None = None
+
+    def serve(self) -> None:
+        """Answer until the parent closes the pipe or the device is lost."""
+        for line in self._requests:
+            request = messages.decode(line)
+            try:
+                reply = self._answer(request)
+            except TunerError as error:
+                reply = messages.WorkerError(type(error).__name__, error.message, error.hint)
+            self._send(reply)
+            if isinstance(reply, messages.Done) and reply.device_lost:
+                return
+        if self._bench is not None:
+            self._bench.close()
+
+    def _answer(self, request: Any) -> Reply:
+        match request:
+            case messages.OpenDevice():
+                return self._open(request)
+            case messages.ListDevices():
+                listings = registry.list_devices(_device_options(request.options))
+                return messages.Devices(tuple(listings))
+            case messages.RunCompile():
+                return messages.Compiled(compile_kernel(self._languages, request.job))
+            case messages.RunTrial():
+                bench = self._any_bench()
+                report = bench.run_trial(request.job, self._on_stage)
+                return messages.Done((report,), bench.device_lost)
+            case messages.RunConfirmation():
+                bench = self._any_bench()
+                reports = bench.run_confirmation(request.job, self._on_stage)
+                return messages.Done(tuple(reports), bench.device_lost)
+        raise messages.BadMessage(f"not a request: {request!r}")
+
+    def _open(self, request: messages.OpenDevice) -> Reply:
+        self._device = registry.open_device(request.device_id, _device_options(request.options))
+        self._bench = Bench(self._device, self._languages)
+        environment = environment_of(self._device, process_environment())
+        return messages.Ready(self._device.facts, environment)
+
+    def _any_bench(self) -> Bench:
+        if self._bench is None:
+            raise messages.BadMessage("no device was opened")
+        return self._bench
+
+    def _on_stage(self, stage: Stage, position: int) -> None:
+        self._send(messages.StageBegun(stage, position))
+
+    def _send(self, reply: Reply) -> None:
+        self._replies.write(messages.encode(reply))
+        self._replies.flush()
+
+
+def _device_options(options: WorkerOptions) -> registry.DeviceOptions:
+    return registry.DeviceOptions(
+        cache_dir=Path(options.cache_dir),
+        cpu_wave_size=options.cpu_wave_size,
+        compiler=options.cpu_compiler or None,
+    )
+
+
+def _die_with_parent(parent_pid: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:  # it died before the call above
+        os._exit(1)
+
+
+def main() -> None:
+    """Serve on the two file descriptors named on the command line."""
+    request_fd, reply_fd, parent_pid = (int(text) for text in sys.argv[1:4])
+    _die_with_parent(parent_pid)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
+        Worker(requests, replies).serve()
+
+
+if __name__ == "__main__":
+    main()
