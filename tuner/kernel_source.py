@@ -54,7 +54,8 @@ def read_kernel_source(directory: Path, main: str, entry: str, language: str) ->
         files = _closure(directory, main, _local_imports)
         return _triton_source(files, main, entry)
     files = _closure(directory, main, _includes)
-    if not re.search(rf"\b{re.escape(entry)}\s*\(", files[main]):
+    # By name only: a macro may build the definition, or an included file may hold it.
+    if not any(re.search(rf"\b{re.escape(entry)}\b", text) for text in files.values()):
         raise UsageError(f"{directory / main} does not define the kernel {entry!r}")
     digest = content_hash({"language": language, "files": files, "main": main, "entry": entry})
     return KernelSource(language, files, main, entry, digest)

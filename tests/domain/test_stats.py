@@ -113,6 +113,17 @@ def test_processes_that_disagree_widen_the_interval() -> None:
     assert stats.tied(steady, restless)
 
 
+def test_processes_that_agree_by_chance_do_not_hide_noise_within_them() -> None:
+    noisy = [[9.0, 9.5, 10.0, 10.5, 11.0] * 4] * 3
+    assert stats.tied(noisy, [[value * 1.01 for value in each] for each in noisy])
+
+
+def test_a_tie_can_be_broken_on_either_side() -> None:
+    fast, slow = [[10.0, 10.01, 9.99] * 10] * 3, [[11.0, 11.01, 10.99] * 10] * 3
+    assert not stats.tied(fast, slow)
+    assert not stats.tied(slow, fast)
+
+
 def test_a_single_sample_is_tied_with_everything() -> None:
     assert stats.ratio_interval([[1.0]], [[5.0] * 10]) == (0.0, math.inf)
     assert stats.tied([[1.0]], [[5.0]])

@@ -58,11 +58,11 @@ def test_shapes_are_read_back_as_written(shape: list[int]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    (
+    [
         *("", "x", "4x", "x4", "4xx4", "4*4", "-1x4", "+1x4", "4.0x4", "1e3x4", "4 x4"),
         *("0x4", "4x0", "٣x٤", "²x4", "4x4\0", "1_0x4", "9223372036854775808"),
         *("9" * 5000, "4x" * 10**5),
-    ),
+    ],
     ids=lambda text: ascii(text[:20]),
 )
 def test_what_is_no_shape_is_refused_in_one_line(text: str) -> None:

@@ -328,8 +328,11 @@ def test_telling_twice_and_telling_the_unasked_are_harmless() -> None:
     search = make_search(space(SMALL, TPE % 12), "tpe", 0)
     config = search.ask()
     assert config is not None
+    assert isinstance(search, OptunaSearch)
     search.tell(config, 4.0)
     search.tell(config, None)
+    search.tell(config, 3.5)
+    assert [trial.value for trial in search._study.trials] == [4.0]
     search.tell({"BLOCK": 64, "ROWS": 8}, 3.0)
     search.tell({"BLOCK": 4096, "OTHER": 8}, 2.0)
     assert config_key({"BLOCK": 64, "ROWS": 8}) not in keys(run(search))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from datetime import UTC
 
 import pytest
-
 from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
@@ -431,9 +430,7 @@ class StoreContract:
         for block in (64, 512, 128):
             confirm(recorder, run_trial(recorder, study_id, block, 10.0), (10.0,))
         with store.session() as session:
-            blocks = [
-                each.config["BLOCK"] for each in queries.best_candidates(session, WORKLOAD)
-            ]
+            blocks = [each.config["BLOCK"] for each in queries.best_candidates(session, WORKLOAD)]
         assert blocks == [128, 512, 64]  # in the order of the configs' text
 
     def test_best_answers_exactly_the_workload_asked_for(

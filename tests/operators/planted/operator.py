@@ -30,17 +30,13 @@ FAULTS = (
     "changes-input",
     "broken-source",
 )
-# `abort` is a function of the C library on the CPU.
-ENTRIES = {"abort": "abort_kernel"}
-
-
 def implementation(fault: str) -> Implementation:
     """Return the kernel with a fault."""
     return Implementation(
         name=fault,
         language="hip",
         source="broken.hip" if fault == "broken-source" else "planted.hip",
-        entry=ENTRIES.get(fault, fault.replace("-", "_")),
+        entry="planted_" + fault.replace("-", "_"),
         arguments=("x", "y", "rows", "cols"),
         parameters=lambda _dims: {"BLOCK": (32, 64)},
         default=lambda _dims, _facts: {"BLOCK": 64},

@@ -25,48 +25,48 @@ __device__ int eleven_calls;
 __device__ int cached_calls;
 __device__ float cached[1 << 16];
 
-KERNEL(good) { FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i]; }
-KERNEL(second_good) { FOR_COLUMNS(blockIdx.x) y[i] = x[i] + x[i]; }
-KERNEL(wrong) { FOR_COLUMNS(blockIdx.x) y[i] = 3.0f * x[i]; }
-KERNEL(one_element) {
+KERNEL(planted_good) { FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i]; }
+KERNEL(planted_second_good) { FOR_COLUMNS(blockIdx.x) y[i] = x[i] + x[i]; }
+KERNEL(planted_wrong) { FOR_COLUMNS(blockIdx.x) y[i] = 3.0f * x[i]; }
+KERNEL(planted_one_element) {
     FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i] + (i == rows * cols / 2 ? 0.01f : 0.0f);
 }
-KERNEL(half) {
+KERNEL(planted_half) {
     if (blockIdx.x < rows / 2) FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i];
 }
-KERNEL(nothing) {}
-KERNEL(last_row) {
+KERNEL(planted_nothing) {}
+KERNEL(planted_last_row) {
     if (blockIdx.x + 1 < rows) FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i];
 }
-KERNEL(nan) { FOR_COLUMNS(blockIdx.x) y[i] = i == 5 ? 0.0f / (x[i] - x[i]) : 2.0f * x[i]; }
-KERNEL(infinite) { FOR_COLUMNS(blockIdx.x) y[i] = i == 7 ? 1e38f * 1e38f : 2.0f * x[i]; }
-KERNEL(hang) {
+KERNEL(planted_nan) { FOR_COLUMNS(blockIdx.x) y[i] = i == 5 ? 0.0f / (x[i] - x[i]) : 2.0f * x[i]; }
+KERNEL(planted_infinite) { FOR_COLUMNS(blockIdx.x) y[i] = i == 7 ? 1e38f * 1e38f : 2.0f * x[i]; }
+KERNEL(planted_hang) {
     volatile int spin = 1;
     while (spin) spin = 1;
 }
-KERNEL(abort_kernel) { DIE(); }
-KERNEL(segfault) { *reinterpret_cast<volatile float*>(16) = x[0]; }
-KERNEL(out_of_bounds) {
+KERNEL(planted_abort) { DIE(); }
+KERNEL(planted_segfault) { *reinterpret_cast<volatile float*>(16) = x[0]; }
+KERNEL(planted_out_of_bounds) {
     FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i];
     if (FIRST_THREAD) reinterpret_cast<volatile float*>(y)[rows * cols + (1LL << 34)] = 1.0f;
 }
-KERNEL(print) {
+KERNEL(planted_print) {
     if (FIRST_THREAD) SAY("{\"kind\":\"done\",\"version\":1,\"reports\":[]}");
     FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i];
 }
-KERNEL(eleven_times) {
+KERNEL(planted_eleven_times) {
     FOR_COLUMNS(blockIdx.x) y[i] = 2.0f * x[i];
     if (FIRST_THREAD && ++eleven_calls > 11) y[0] += 1.0f;
 }
 // Computes for as long as it can be watched, then gives its last answer whatever the input is.
-KERNEL(cached_answer) {
+KERNEL(planted_cached_answer) {
     FOR_COLUMNS(blockIdx.x) {
         if (cached_calls <= 4) cached[i] = 2.0f * x[i];
         y[i] = cached[i];
     }
     if (FIRST_THREAD) ++cached_calls;
 }
-KERNEL(changes_input) {
+KERNEL(planted_changes_input) {
     FOR_COLUMNS(blockIdx.x) {
         y[i] = 2.0f * x[i];
         x[i] = 0.0f;

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import platform
 import re
 import tempfile
@@ -12,6 +10,7 @@ from typing import Final
 
 from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import HipSource
+from tuner.bench.devices.code_cache import CodeCache
 from tuner.bench.host_compiler import compiler_version
 from tuner.bench.host_compiler import first_program
 from tuner.bench.host_compiler import macro_flags
@@ -94,7 +93,7 @@ class HostCompiler:
 
     def __init__(self, path: str | None, cache_dir: Path | None) -> None:
         self.path = path
-        self._cache_dir = cache_dir
+        self._cache = CodeCache(cache_dir)
 
     @property
     def version(self) -> str:
@@ -113,19 +112,19 @@ class HostCompiler:
         options = self._options(source)
         headers = {name: Path(__file__).with_name(name).read_text("utf-8") for name in _HEADERS}
         key = self._cache_key(source, options, headers)
-        content = self._cached(key)
-        cached, log = content is not None, ""
-        if content is None:
-            content, log = self._build(source, options, headers)
-            self._keep(key, content)
-        return CodeObject(
+        cached = self._cache.get(key)
+        if cached is not None:
+            return cached
+        content, log = self._build(source, options, headers)
+        code = CodeObject(
             content=content,
             entry=source.entry,
             compiler=self.version,
             options=options,
             log=log,
-            cached=cached,
         )
+        self._cache.put(key, code)
+        return code
 
     def _options(self, source: HipSource) -> tuple[str, ...]:
         x86 = platform.machine() in ("x86_64", "i686")
@@ -170,33 +169,6 @@ class HostCompiler:
                 "machine": platform.machine(),
             }
         )
-
-    def _cached(self, key: str) -> bytes | None:
-        """Return a library from the cache, unless it is not there or damaged."""
-        if self._cache_dir is None:
-            return None
-        try:
-            stored = (self._cache_dir / f"{key}.so").read_bytes()
-        except OSError:
-            return None
-        digest, content = stored[:32], stored[32:]
-        return content if hashlib.sha256(content).digest() == digest else None
-
-    def _keep(self, key: str, content: bytes) -> None:
-        """Put a library, behind its SHA-256, into the cache; others see all of it or nothing."""
-        if self._cache_dir is None:
-            return
-        try:
-            self._cache_dir.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self._cache_dir, prefix=".new-")
-        except OSError:
-            return  # a cache that can't be written costs time, not results
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            os.replace(temporary, self._cache_dir / f"{key}.so")
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
 
 
 def _entry_text(source: HipSource) -> str:

@@ -7,6 +7,7 @@ import ctypes
 import tempfile
 import weakref
 from collections.abc import Callable
+from typing import TypeAlias
 
 from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import Launch
@@ -17,6 +18,7 @@ from tuner.errors import LaunchFailed
 _ERROR_BYTES = 512
 _SIGNATURE_BYTES = 1024
 _UnsignedTriple = ctypes.c_uint * 3
+_Value: TypeAlias = ctypes.c_uint64 | ctypes.c_int32 | ctypes.c_int64 | ctypes.c_float
 
 
 class HipOnCpuKernel:
@@ -36,6 +38,9 @@ class HipOnCpuKernel:
         self.name = code.entry
         self._wave_size = wave_size
         self._library = _load_library(code)
+        # Tied to this object, not to the library's: that one is in a cycle with its functions.
+        unload = weakref.finalize(self, _ctypes.dlclose, self._library._handle)
+        unload.atexit = False  # at exit the process goes as a whole
         self._signature = self._read_signature()
 
     @property
@@ -79,8 +84,8 @@ class HipOnCpuKernel:
             ctypes.c_size_t(_ERROR_BYTES),
         )
 
-        # `values` must live as long as the pointers to them: keep it as a default.
-        def call(_values: list[ctypes._SimpleCData[int] | ctypes.c_float] = values) -> None:
+        # The default keeps the values alive as long as the pointers to them.
+        def call(_values: list[_Value] = values) -> None:
             if function(*arguments) != 0:
                 text = error.value.decode("utf-8", "replace")
                 raise LaunchFailed(f"kernel {self.name}: {text}")
@@ -106,7 +111,7 @@ class HipOnCpuKernel:
                 )
 
 
-def _value(argument: KernelArgument, launch: Launch) -> ctypes._SimpleCData[int] | ctypes.c_float:
+def _value(argument: KernelArgument, launch: Launch) -> _Value:
     if argument.type == "buffer":
         return ctypes.c_uint64(launch.buffers[argument.name].address)
     if argument.value is None:
@@ -124,9 +129,6 @@ def _load_library(code: CodeObject) -> ctypes.CDLL:
         file.write(code.content)
         file.flush()
         try:
-            library = ctypes.CDLL(file.name)
+            return ctypes.CDLL(file.name)
         except OSError as error:
             raise BuildFailed(f"kernel {code.entry} can't be loaded: {error}") from error
-    unload = weakref.finalize(library, _ctypes.dlclose, library._handle)
-    unload.atexit = False  # at exit the process goes as a whole
-    return library

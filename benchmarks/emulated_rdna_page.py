@@ -1,0 +1,144 @@
+"""The page about emulated runs: what ``emulated_rdna.py`` records, and its Markdown table."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.domain.workload import parse_shape
+from tuner.operator import Operator
+
+ARCHITECTURES = ("gfx1201", "gfx1100")
+SCHEDULES = ("forward", "reverse", "random")
+INPUT_SEED = 20260719
+SCHEDULE_SEED = 1
+# These constraints say that a config is pointless, not that it is wrong: it is run here.
+POINTLESS = frozenset({"loop_needed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One config on one shape: which schedules passed, or what went wrong."""
+
+    architecture: str
+    shape: str
+    run_shape: str
+    implementation: str
+    config: str
+    is_default: bool
+    compiler: str
+    registers: int | None
+    shared_bytes: int | None
+    passed: list[str]
+    max_abs_error: float | None
+    instructions: int | None
+    seconds: float
+    race: str
+    failure: str
+    date: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes two records the same work."""
+        return (self.architecture, self.shape, self.implementation, self.config)
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the records of earlier runs; a half-written last line is left out."""
+    if path.is_file():
+        for line in path.read_text().splitlines():
+            if line.endswith("}"):
+                yield Record(**json.loads(line))
+
+
+PAGE = """\
+# {operator} on an emulated RDNA instruction set
+
+**This is not a run on AMD hardware, and it says nothing of speed.** The machine code that the
+compilers make for gfx1201 and gfx1100 was executed by an instruction emulator on a CPU. What it
+shows: the code computes the right values under three wave schedules, with checks for accesses
+out of bounds, races, reads of LDS that nobody wrote, and diverging barriers. What it can't show:
+times, caches, occupancy, missing waits for memory, and the approximations of real hardware.
+
+- Date: {dates} (UTC)
+- Command: `{command}`
+- Compilers: {compilers}
+- Input: case `{case}`, seed {seed}. The output is filled with NaN before each run, and all of it
+  is compared with the float64 reference: absolute {absolute:g}, relative {relative:g}.
+- Schedules: {schedules} order of a workgroup's waves between barriers (random seed {order_seed}).
+- Configs: the default (first of each group), then the first and the last of the space. The
+  constraint {pointless} is set aside: it tells that a config is pointless, not that it is wrong.
+- Where "run" has fewer rows than "shape", the other rows were not run.
+- Result: {good} of {total} configs passed all schedules, {clean} of them with all checks on.
+{races}
+Max abs error is the largest of all schedules. Wave instructions are those of one run. VGPRs are
+the compiler's figure. LDS is that of a workgroup, static and dynamic.
+"""
+
+RACES = """\
+- "race check off": the emulator saw two waves write one LDS location with no barrier between.
+  In these configs a workgroup has more threads than its block has elements; Triton then keeps
+  copies of an element in several waves, and they write the same value. The table shows the run
+  without that check; the result was right in every order of the waves.
+"""
+
+HEADER = """
+## {architecture}
+
+| shape | run | implementation | config | passed | max abs error | wave instructions | VGPRs | LDS bytes |
+|---|---|---|---|---|---|---|---|---|
+"""  # noqa: E501 - one line of the table
+
+
+def render(operator: Operator, records: list[Record], command: str) -> str:
+    """Return the Markdown page."""
+    names = [each.name for each in operator.implementations]
+    records = sorted(
+        records,
+        key=lambda each: (
+            ARCHITECTURES.index(each.architecture), math.prod(parse_shape(each.shape)),
+            names.index(each.implementation), not each.is_default,
+        ),
+    )  # fmt: skip
+    good = [each for each in records if not each.failure]
+    dates = sorted({each.date for each in records})
+    page = PAGE.format(
+        operator=operator.name,
+        dates=" to ".join(sorted({dates[0], dates[-1]})),
+        command=command,
+        compilers="; ".join(sorted({each.compiler for each in records if each.compiler})),
+        case=operator.cases[0].name,
+        seed=INPUT_SEED,
+        absolute=operator.tolerances["float32"].absolute,
+        relative=operator.tolerances["float32"].relative,
+        schedules=", ".join(SCHEDULES),
+        order_seed=SCHEDULE_SEED,
+        pointless=", ".join(sorted(POINTLESS)),
+        good=len(good),
+        total=len(records),
+        clean=sum(not each.race for each in good),
+        races=RACES if any(each.race for each in records) else "",
+    )
+    for architecture in ARCHITECTURES:
+        page += HEADER.format(architecture=architecture)
+        page += "".join(_row(each) for each in records if each.architecture == architecture)
+    return page
+
+
+def _row(record: Record) -> str:
+    passed = f"{len(record.passed)} of {len(SCHEDULES)}"
+    passed += ", race check off" if record.race else ""
+    passed += f": {record.failure}" if record.failure else ""
+    cells = (
+        record.shape, record.run_shape, record.implementation, record.config, passed,
+        _cell(record.max_abs_error, ".2g"), _cell(record.instructions, "d"),
+        _cell(record.registers, "d"), _cell(record.shared_bytes, "d"),
+    )  # fmt: skip
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "unavailable" if value is None else format(value, form)
