@@ -14,6 +14,7 @@ import pytest
 import vendor_standins
 from vendor_standins import KERNEL_US
 
+from tuner.bench.devices import amd
 from tuner.bench.devices.amd import AmdDevice
 from tuner.bench.devices.base import HipSource
 from tuner.bench.devices.base import Launch
@@ -31,6 +32,8 @@ from tuner.errors import OutOfDeviceMemory
 from tuner.errors import OutOfResources
 from tuner.testing.device_contract import BLOCK_SUM
 from tuner.testing.device_contract import DeviceContract
+from tuner.testing.device_contract import SCALE
+from tuner.testing.device_contract import SHIFT_H
 
 enums = pytest.importorskip("hip", reason="hip-python is not installed").hip
 ROOT = Path(__file__).parents[2]
@@ -55,7 +58,8 @@ class TestAmdContract(DeviceContract):
     """The whole contract, over the stand-in: the shared logic and the packing of arguments."""
 
     @pytest.fixture
-    def device(self, machine: Any, compiler: Any) -> AmdDevice:
+    def device(self, machine: Any, compiler: Any, monkeypatch: pytest.MonkeyPatch) -> AmdDevice:
+        monkeypatch.setattr(amd, "_MIN_FLUSH_BYTES", 1 << 20)  # host memory stands in for it
         return AmdDevice(0, hip=vendor_standins.hip(machine, enums), hiprtc=compiler)
 
     def test_a_missing_entry_is_a_build_error(self, device: AmdDevice, machine: Any) -> None:
@@ -182,31 +186,28 @@ def test_out_of_memory(device: AmdDevice, machine: vendor_standins.Machine) -> N
     device.free(device.allocate(1024))
 
 
-def test_a_negative_time_is_handed_on(device: AmdDevice, machine: vendor_standins.Machine) -> None:
+def test_a_negative_time_is_handed_on(
+    machine: vendor_standins.Machine,
+    compiler: vendor_standins.Compiler,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The caller must see it: clamped to zero, a config would look infinitely fast."""
-    prepared = device.prepare([_noop_launch(device)], "stream")
-    machine.elapsed_ms = lambda *_: -0.00178  # type: ignore[method-assign]
-    device = AmdDevice(
-        0,
-        hip=vendor_standins.hip(machine, enums),
-        hiprtc=vendor_standins.Compiler("hiprtc", "Code", 0, 6),
-    )
+    monkeypatch.setattr(machine, "elapsed_ms", lambda *_: -0.00178)
+    device = AmdDevice(0, hip=vendor_standins.hip(machine, enums), hiprtc=compiler)
     prepared = device.prepare([_noop_launch(device)], "stream")
     assert prepared.elapsed_us() == pytest.approx(-1.78)
 
 
 def test_the_flush_covers_the_infinity_cache_where_it_is_not_told(
-    device: AmdDevice, machine: vendor_standins.Machine, monkeypatch: pytest.MonkeyPatch
+    machine: vendor_standins.Machine,
+    compiler: vendor_standins.Compiler,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sizes: list[int] = []
     monkeypatch.setattr(machine, "allocate", lambda size: sizes.append(size) or 4096)
     monkeypatch.setattr(machine, "fill", lambda *_: None)
-    flushing = AmdDevice(
-        0,
-        hip=vendor_standins.hip(machine, enums),
-        hiprtc=vendor_standins.Compiler("hiprtc", "Code", 0, 6),
-    )
-    flushing.flush_cache()
+    device = AmdDevice(0, hip=vendor_standins.hip(machine, enums), hiprtc=compiler)
+    device.flush_cache()
     assert sizes == [512 << 20]
 
 
@@ -353,9 +354,6 @@ class TestRealRocm:
 
 def test_scalars_reach_the_kernel_as_typed(device: AmdDevice) -> None:
     """Extremes of each integer type and a float that float32 rounds."""
-    from tuner.testing.device_contract import SCALE
-    from tuner.testing.device_contract import SHIFT_H
-
     files = {"scale.hip": SCALE, "shift.h": SHIFT_H}
     code = device.compile_hip(HipSource(files, "scale.hip", "scale", {"SHIFT": 0}))
     buffers = {"out": device.allocate(4), "in": device.allocate(4)}

@@ -15,8 +15,11 @@ import pytest
 
 from tuner.bench.devices.base import LoadedKernel
 from tuner.bench.languages.triton import TritonLanguage
+from tuner.bench.languages.triton_resources import amd_parameters
+from tuner.bench.languages.triton_resources import amd_resources
 from tuner.bench.languages.triton_resources import nvidia_parameters
 from tuner.bench.languages.triton_resources import parse_resource_usage
+from tuner.bench.languages.triton_resources import Resources
 from tuner.domain.device import DeviceFacts
 from tuner.domain.identity import bytes_hash
 from tuner.domain.identity import Config
@@ -340,6 +343,24 @@ def test_a_helper_in_a_folder_is_found() -> None:
     kernel = kernel_of(text)
     kernel = replace(kernel, files={**kernel.files, "parts/helper.py": helper})
     assert TritonLanguage().compile_for(kernel, "gfx1201", 32).content[:4] == b"\x7fELF"
+
+
+def test_amd_metadata_is_read_field_by_field() -> None:
+    metadata = """
+  - .args:
+      - .offset: 0
+        .value_kind: global_buffer
+      - .value_kind: by_value
+      - .value_kind: hidden_block_count_x
+    .group_segment_fixed_size: 512
+    .private_segment_fixed_size: 20
+    .sgpr_spill_count: 7
+    .vgpr_count:     96
+    .vgpr_spill_count: 5
+"""
+    assert amd_parameters(metadata) == 2
+    assert amd_resources(metadata) == Resources(96, 5, 20, 512)
+    assert amd_resources("  .vgpr_count: many") == Resources()
 
 
 def test_ptx_parameters_are_counted() -> None:

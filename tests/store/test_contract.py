@@ -12,12 +12,12 @@ from tuner.testing.store_contract import StoreContract
 
 class TestSqlite(StoreContract):
     @pytest.fixture
-    def database_url(self, tmp_path: Path) -> str:
-        return str(tmp_path / "results.db")
+    def database_url(self, database: Path) -> str:
+        return str(database)
 
 
 class TestSqliteOnNetworkFileSystem(StoreContract):
     @pytest.fixture
-    def database_url(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    def database_url(self, database: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setattr(store_module, "network_file_system", lambda _path: "nfs4")
-        return f"sqlite:///{tmp_path}/results.db"
+        return f"sqlite:///{database}"

@@ -223,7 +223,7 @@ def test_a_plan_of_small_and_large_spaces_names_the_sampler() -> None:
 
 def test_a_huge_grid_is_planned_and_searched_without_listing_it() -> None:
     huge = {f"P{k}": tuple(range(1, 65)) for k in range(8)} | {"BLOCK": (64, 128)}
-    started = time.perf_counter()
+    started = time.process_time()
     tracemalloc.start()
     found = plan(implementation(huge)).spaces[0]
     configs = run(make_search(found, "random", 0))
@@ -232,7 +232,7 @@ def test_a_huge_grid_is_planned_and_searched_without_listing_it() -> None:
     assert found.size == 2 * 64**8
     assert len(set(keys(configs))) == 40
     assert peak_bytes < 64 * 2**20
-    assert time.perf_counter() - started < 10.0
+    assert time.process_time() - started < 10.0
 
 
 def test_the_scattered_order_visits_every_config_once() -> None:
@@ -353,9 +353,9 @@ def test_searches_take_turns_defaults_first() -> None:
 def test_a_draw_is_cheap() -> None:
     search = make_search(space(WIDE, TPE % 100), "tpe", 0)
     run(search, asks=50)
-    started = time.perf_counter()
+    started = time.process_time()
     run(search, asks=30)
-    assert (time.perf_counter() - started) / 30 < 0.1
+    assert (time.process_time() - started) / 30 < 0.1
 
 
 def test_random_times_do_not_upset_the_search() -> None:

@@ -336,9 +336,9 @@ def test_what_is_not_toml_names_file_and_line(text: str, line: int, what: str) -
     ids=lambda text: ascii(text[:20] + text[-12:]),
 )
 def test_a_hostile_file_is_refused_quickly(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     refusal(text)
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
 
 
 TOML_VALUES = st.recursive(

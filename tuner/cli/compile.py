@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from tuner.cli import options
+from tuner.domain.identity import Plain
 from tuner.errors import NoValidConfig
 
+FIGURES = ("registers", "spills", "spill_bytes", "shared_bytes", "code_bytes")
 COLUMNS = (
-    "implementation", "config", "shape", "state", "registers", "spills", "spill_bytes",
-    "shared_bytes", "code_bytes", "build_s", "compiler", "message",
+    "implementation", "config", "shape", "state", *FIGURES, "build_s", "compiler", "message",
 )  # fmt: skip
 
 
@@ -49,10 +50,13 @@ def compile_operator(
         progress=None if quiet else say,
     )
     if format_name is options.Format.TABLE:
-        rows = [
-            {name: "unavailable" if value is None else value for name, value in row.items()}
-            for row in rows
-        ]
+        rows = [_with_gaps_named(row) for row in rows]
     print_rows(rows, COLUMNS, schema="tuner.compile/1", format_name=format_name, output=output)
     if not any(row["state"] == "ok" for row in rows):
         raise NoValidConfig(f"nothing of {operator} compiled for {arch}")
+
+
+def _with_gaps_named(row: dict[str, Plain]) -> dict[str, Plain]:
+    """Say that a figure is unavailable, so that it is not taken for 0."""
+    gaps = {name: "unavailable" for name in FIGURES if name in row and row[name] is None}
+    return {**row, **gaps} if row["state"] == "ok" else row

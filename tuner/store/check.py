@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from functools import cache
 from itertools import groupby
 from typing import Any
 from typing import TypeAlias
@@ -101,6 +102,7 @@ def describe_schema(connection: Connection) -> Description:
     return found
 
 
+@cache
 def fresh_schema() -> Description:
     """Return the description of a database just made from the models, by SQLite in memory."""
     engine = create_engine("sqlite://")

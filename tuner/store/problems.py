@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,8 +43,21 @@ def translated(database: str) -> Iterator[None]:
     """
     try:
         yield
+    except IntegrityError as error:
+        raise DatabaseProblem(
+            f"database {database} refused a row: {_one_line(error.orig)}",
+            hint="this is a fault of the program; nothing was stored",
+        ) from error
     except DBAPIError as error:
+        raise _problem(database, error.orig) from error
+    except sqlite3.Error as error:
         raise _problem(database, error) from error
+    except UnicodeDecodeError as error:
+        # The driver fails to decode names and texts, and SQLite's messages that quote them.
+        raise DatabaseProblem(
+            f"database {database}: the file is damaged (a text is not UTF-8)",
+            hint="restore a backup; `tuner db check` says more",
+        ) from error
     except OverflowError as error:
         raise UsageError(
             f"a whole number is above {MAX_INTEGER}, the largest that {database} can hold"
@@ -61,16 +75,14 @@ def checked_integer(name: str, value: int) -> int:
     return value
 
 
-def _problem(database: str, error: DBAPIError) -> DatabaseProblem:
-    cause = error.orig
-    text = " ".join(str(cause).split())
-    if isinstance(error, IntegrityError):
-        return DatabaseProblem(
-            f"database {database} refused a row: {text}",
-            hint="this is a fault of the program; nothing was stored",
-        )
+def _problem(database: str, cause: BaseException | None) -> DatabaseProblem:
+    text = _one_line(cause)
     name = getattr(cause, "sqlite_errorname", "")
     for prefix, problem, hint in _SQLITE_PROBLEMS:
         if name.startswith(prefix):
             return DatabaseProblem(f"database {database}: {problem} ({text})", hint=hint)
     return DatabaseProblem(f"database {database}: {text}")
+
+
+def _one_line(cause: BaseException | None) -> str:
+    return " ".join(str(cause).split())

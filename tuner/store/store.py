@@ -161,6 +161,7 @@ def _open_file(location: Location, name: Path, *, create: bool, writable: bool) 
         with translated(str(location)), reader.connect() as connection:
             require_current(connection, str(location))
         if writable:
+            reader.dispose()  # leaving WAL needs the file to oneself
             writer = engines.sqlite_engine(path, "write")
             with translated(str(location)), lock.held(), writer.connect() as connection:
                 engines.set_journal_mode(connection, network)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import and_
@@ -10,8 +11,10 @@ from sqlalchemy import bindparam
 from sqlalchemy import Column
 from sqlalchemy import Connection
 from sqlalchemy import insert
+from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy import Table
+from sqlalchemy import Update
 from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase
@@ -60,10 +63,10 @@ def insert_rows(
         statement, [{**row, CHECKSUM_COLUMN: NO_CHECKSUM} for row in complete]
     ).all()
     stamps = [
-        {"row_id": row_id, "stamp": row_checksum(table.name, {"id": row_id, **row})}
+        {"row_id": row_id, CHECKSUM_COLUMN: row_checksum(table.name, {"id": row_id, **row})}
         for row_id, row in zip(ids, complete, strict=True)
     ]
-    connection.execute(_stamp_statement(table), stamps)
+    connection.execute(_update_statement(table), stamps)
 
 
 def insert_process(connection: Connection, values: Values, samples_us: Sequence[float]) -> int:
@@ -102,17 +105,35 @@ def find_or_insert(
         return connection.scalars(query).one()
 
 
+def read_row(connection: Connection, model: type[DeclarativeBase], row_id: int) -> Values | None:
+    """Return a row by its id, or None."""
+    row = connection.execute(_row_query(table_of(model)), {"row_id": row_id}).mappings().first()
+    return None if row is None else dict(row)
+
+
 def update_row(
-    connection: Connection, model: type[DeclarativeBase], row_id: int, changes: Values
+    connection: Connection,
+    model: type[DeclarativeBase],
+    row_id: int,
+    changes: Values,
+    stored: Values | None = None,
 ) -> None:
-    """Change columns of a row (not of a process: its checksum covers samples)."""
+    """Change columns of a row (not of a process: its checksum covers samples).
+
+    Args:
+        connection: In a transaction.
+        model: Table.
+        row_id: Which row.
+        changes: New values by column.
+        stored: The row as it is, if it was read in this transaction already.
+    """
     table = table_of(model)
-    stored = connection.execute(select(table).where(table.c.id == row_id)).mappings().one()
-    row = {**stored, **changes}
-    stamp = row_checksum(table.name, row)
-    connection.execute(
-        update(table).where(table.c.id == row_id).values({**changes, CHECKSUM_COLUMN: stamp})
-    )
+    if stored is None:
+        stored = read_row(connection, model, row_id)
+        assert stored is not None, f"{table.name} has no row {row_id}"
+    stamp = row_checksum(table.name, {**stored, **changes})
+    changed = {**changes, CHECKSUM_COLUMN: stamp}
+    connection.execute(_update_statement(table), {"row_id": row_id, **changed})
 
 
 def _key_column(table: Table) -> Column[Any]:
@@ -128,14 +149,18 @@ def _complete(table: Table, values: Values) -> Values:
     return {name: values.get(name) for name in names}
 
 
-def _stamp_statement(table: Table) -> Any:
-    return (
-        update(table)
-        .where(table.c.id == bindparam("row_id"))
-        .values({CHECKSUM_COLUMN: bindparam("stamp")})
-    )
+# Built once: building a statement takes as long as running it.
+@cache
+def _row_query(table: Table) -> Select[*tuple[Any, ...]]:
+    return select(table).where(table.c.id == bindparam("row_id"))
+
+
+@cache
+def _update_statement(table: Table) -> Update:
+    """Return an update of the columns that it is executed with."""
+    return update(table).where(table.c.id == bindparam("row_id"))
 
 
 def _stamp(connection: Connection, table: Table, row: Values, samples_us: Sequence[float]) -> None:
     stamp = row_checksum(table.name, row, samples_us)
-    connection.execute(_stamp_statement(table), {"row_id": row["id"], "stamp": stamp})
+    connection.execute(_update_statement(table), {"row_id": row["id"], CHECKSUM_COLUMN: stamp})

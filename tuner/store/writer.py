@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from datetime import UTC
-from typing import Any
 from typing import TypeAlias
 
 from sqlalchemy import Connection
@@ -44,6 +43,7 @@ from tuner.store.rows import Values
 from tuner.store.table import find_or_insert
 from tuner.store.table import insert_row
 from tuner.store.table import insert_rows
+from tuner.store.table import read_row
 from tuner.store.table import table_of
 from tuner.store.table import update_row
 
@@ -193,7 +193,7 @@ class StudyRecorder:
                 "measure_s": rows.finite(sound.measure_s),
                 "finished_at": datetime.now(UTC),
             }
-            update_row(connection, TrialRow, trial_id, changes)
+            update_row(connection, TrialRow, trial_id, changes, trial)
 
     def record_confirmation(
         self, position: int, reports: Sequence[tuple[int, TrialReport]], *, required: int
@@ -209,7 +209,7 @@ class StudyRecorder:
                 if trial["outcome"] != Outcome.OK.value or trial["confirmed"]:
                     raise DatabaseProblem(f"trial {trial_id} is not waiting for confirmation")
                 changes = confirm_trial(connection, trial, sound_report(report), position, required)
-                update_row(connection, TrialRow, trial_id, changes)
+                update_row(connection, TrialRow, trial_id, changes, trial)
 
     def finish_study(self, study_id: int) -> None:
         """Mark the study finished."""
@@ -239,9 +239,8 @@ class StudyRecorder:
         }
 
 
-def _trial(connection: Connection, trial_id: int) -> dict[str, Any]:
-    table = table_of(TrialRow)
-    row = connection.execute(select(table).where(table.c.id == trial_id)).mappings().first()
+def _trial(connection: Connection, trial_id: int) -> Values:
+    row = read_row(connection, TrialRow, trial_id)
     if row is None:
         raise DatabaseProblem(f"there is no trial {trial_id}")
-    return dict(row)
+    return row

@@ -126,7 +126,7 @@ class DeviceContract:
     @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64", "int64"])
     @pytest.mark.parametrize("count", [1, 3, 257, 100_003])
     def test_write_and_read_round_trip(self, device: Device, dtype: str, count: int) -> None:
-        sent = np.arange(count).astype(dtype)
+        sent = (np.arange(count) % 251).astype(dtype)
         with _buffer(device, sent.nbytes) as buffer:
             device.write(buffer, sent)
             received = np.empty_like(sent)
@@ -238,7 +238,7 @@ class DeviceContract:
                 hip.launch(bad)
 
     def test_elapsed_time_grows_with_the_launches(self, hip: Device) -> None:
-        with _scaling(hip, count=100_000) as (launch, _):
+        with _scaling(hip, count=20_000) as (launch, _):
             few_us = _fastest_us(hip, [launch] * 10)
             many_us = _fastest_us(hip, [launch] * 100)
         assert math.isfinite(few_us)
@@ -337,6 +337,6 @@ def _fastest_us(device: Device, launches: Sequence[Launch]) -> float:
     """Return the least of a few samples, which is the least disturbed one."""
     prepared = device.prepare(launches, "auto")
     try:
-        return min(prepared.elapsed_us() for _ in range(5))
+        return min(prepared.elapsed_us() for _ in range(3))
     finally:
         prepared.close()

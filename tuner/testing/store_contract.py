@@ -215,9 +215,9 @@ class StoreContract:
             recorder = store.recorder()
             study_id = recorder.open_study(make_definition(), fresh=False).study_id
             trial_id = recorder.start_trial(study_id, make_point(64), GEOMETRY)
-        with open_store(database_url, create=False, writable=False) as store:
-            with store.session() as session:
-                detail = queries.trial_detail(session, trial_id)
+        reopened = open_store(database_url, create=False, writable=False)
+        with reopened, reopened.session() as session:
+            detail = queries.trial_detail(session, trial_id)
         assert detail.summary.outcome is Outcome.INTERRUPTED
 
     def test_skipped_points_are_added_once(

@@ -127,10 +127,9 @@ class HipApi:
             registers=read("HIP_FUNC_ATTRIBUTE_NUM_REGS"),
             spill_bytes=read("HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES"),
             shared_bytes=read("HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES"),
-            max_threads=read("HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK"),
         )
 
-    def allow_dynamic_shared(self, function: Any, size_bytes: int) -> None:
+    def allow_dynamic_shared(self, function: Any, static_bytes: int, size_bytes: int) -> None:
         """Do nothing: on AMD the whole LDS a block can have needs no opt-in."""
 
     def launcher(self, function: Any, geometry: LaunchGeometry, packed: PackedArguments) -> Submit:

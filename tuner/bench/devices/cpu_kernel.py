@@ -7,10 +7,10 @@ import ctypes
 import tempfile
 import weakref
 from collections.abc import Callable
-from typing import TypeAlias
 
 from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import Launch
+from tuner.bench.devices.packing import PackedArguments
 from tuner.domain.job import KernelArgument
 from tuner.errors import BuildFailed
 from tuner.errors import LaunchFailed
@@ -18,7 +18,6 @@ from tuner.errors import LaunchFailed
 _ERROR_BYTES = 512
 _SIGNATURE_BYTES = 1024
 _UnsignedTriple = ctypes.c_uint * 3
-_Value: TypeAlias = ctypes.c_uint64 | ctypes.c_int32 | ctypes.c_int64 | ctypes.c_float
 
 
 class HipOnCpuKernel:
@@ -63,13 +62,10 @@ class HipOnCpuKernel:
         """Return a launch with its arguments converted, so that a timer sees the kernel only.
 
         Raises:
-            LaunchFailed: The arguments are not those the kernel declares.
+            LaunchFailed: The arguments are not those the kernel declares, or do not fit.
         """
         self._check_arguments(launch.arguments)
-        values = [_value(argument, launch) for argument in launch.arguments]
-        pointers = (ctypes.c_void_p * max(1, len(values)))(
-            *(ctypes.addressof(value) for value in values)
-        )
+        packed = PackedArguments(launch)
         grid = _UnsignedTriple(*launch.geometry.grid)
         block = _UnsignedTriple(launch.geometry.threads, 1, 1)
         error = ctypes.create_string_buffer(_ERROR_BYTES)
@@ -79,13 +75,13 @@ class HipOnCpuKernel:
             block,
             ctypes.c_size_t(launch.geometry.shared_bytes),
             ctypes.c_int(self._wave_size),
-            pointers,
+            ctypes.c_void_p(packed.address),
             error,
             ctypes.c_size_t(_ERROR_BYTES),
         )
 
-        # The default keeps the values alive as long as the pointers to them.
-        def call(_values: list[_Value] = values) -> None:
+        # The default keeps the arguments alive as long as what points to them.
+        def call(_packed: PackedArguments = packed) -> None:
             if function(*arguments) != 0:
                 text = error.value.decode("utf-8", "replace")
                 raise LaunchFailed(f"kernel {self.name}: {text}")
@@ -109,17 +105,6 @@ class HipOnCpuKernel:
                     f"kernel {self.name} declares {argument.name} as {declared}, "
                     f"it is given as {argument.type}"
                 )
-
-
-def _value(argument: KernelArgument, launch: Launch) -> _Value:
-    if argument.type == "buffer":
-        return ctypes.c_uint64(launch.buffers[argument.name].address)
-    if argument.value is None:
-        raise LaunchFailed(f"kernel argument {argument.name} has no value")
-    if argument.type == "float32":
-        return ctypes.c_float(argument.value)
-    whole = int(argument.value)
-    return ctypes.c_int32(whole) if argument.type == "int32" else ctypes.c_int64(whole)
 
 
 def _load_library(code: CodeObject) -> ctypes.CDLL:

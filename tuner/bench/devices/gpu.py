@@ -35,7 +35,6 @@ class FunctionFacts:
     registers: int | None
     spill_bytes: int | None
     shared_bytes: int | None
-    max_threads: int | None
 
 
 class GpuApi(Protocol):
@@ -79,7 +78,7 @@ class GpuApi(Protocol):
     def function_facts(self, function: Any) -> FunctionFacts:
         """Return what the driver knows of a kernel."""
 
-    def allow_dynamic_shared(self, function: Any, size_bytes: int) -> None:
+    def allow_dynamic_shared(self, function: Any, static_bytes: int, size_bytes: int) -> None:
         """Let launches of a kernel ask for that much dynamic shared memory."""
 
     def launcher(self, function: Any, geometry: LaunchGeometry, packed: PackedArguments) -> Submit:
@@ -208,13 +207,13 @@ class GpuDevice:
         """
         try:
             module = GpuModule(self._api, code.content)
+            function = self._api.function(module.handle, code.entry)
         except LaunchFailed as error:
             raise BuildFailed(
                 f"{self._facts.architecture} refuses the code object of {code.entry}: "
                 f"{error.message}",
                 log=code.log,
             ) from error
-        function = self._api.function(module.handle, code.entry)
         if function is None:
             raise BuildFailed(f"the code object has no kernel {code.entry!r}", log=code.log)
         facts = self._api.function_facts(function)
@@ -224,7 +223,7 @@ class GpuDevice:
                 f"{code.entry} needs {total} bytes of shared memory a block, "
                 f"{self._facts.device_id} has {self._facts.max_shared_bytes}"
             )
-        self._api.allow_dynamic_shared(function, dynamic_shared_bytes)
+        self._api.allow_dynamic_shared(function, facts.shared_bytes or 0, dynamic_shared_bytes)
         return LoadedKernel(
             function, facts.registers, facts.spill_bytes, facts.shared_bytes, owner=module
         )

@@ -67,7 +67,8 @@ static TlsSegment tls_segment() {
 static bool red_zone_intact(size_t dynamic_bytes) {
     for (size_t i = dynamic_bytes; i < dynamic_bytes + kRedZoneBytes; ++i) {
         if (dynamic_shared[i] != kUnwritten) {
-            fail("wrote past the %zu bytes of dynamic shared memory, at byte %zu", dynamic_bytes, i);
+            fail("wrote past the %zu bytes of dynamic shared memory, at byte %zu", dynamic_bytes,
+                 i);
             return false;
         }
     }

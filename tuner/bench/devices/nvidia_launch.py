@@ -133,16 +133,14 @@ class CudaApi:
             registers=read("CU_FUNC_ATTRIBUTE_NUM_REGS"),
             spill_bytes=read("CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES"),
             shared_bytes=read("CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES"),
-            max_threads=read("CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK"),
         )
 
-    def allow_dynamic_shared(self, function: Any, size_bytes: int) -> None:
+    def allow_dynamic_shared(self, function: Any, static_bytes: int, size_bytes: int) -> None:
         """Let launches of a kernel ask for that much dynamic shared memory.
 
         Set only where it is needed, as it may change how L1 and shared memory are split.
         """
-        static = self.function_facts(function).shared_bytes or 0
-        if static + size_bytes > _SHARED_WITHOUT_OPT_IN_BYTES:
+        if static_bytes + size_bytes > _SHARED_WITHOUT_OPT_IN_BYTES:
             kind = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._calls("cuFuncSetAttribute", function, kind, size_bytes)
 
