@@ -24,7 +24,8 @@ The emulator is not part of this project. ``--emulator DIR`` names a folder with
 arguments are null. It raises on an out-of-bounds access, a race, a read of LDS that nobody
 wrote or a diverging barrier, and returns an object with ``instructions`` and ``warnings``.
 Where it reports a race, the config is run again without that check: waves that hold copies of
-the same data may write the same value twice, and then the result is right in any order.
+the same data may write the same value twice. Then the output must be right, and the same bit for
+bit, in every order of the waves.
 
 Results go to ``--records`` one by one, and what is there is not run again: the work can be
 stopped, or split by ``--arch`` and ``--shape``. ``--render FILE`` writes the table of all records.
@@ -65,6 +66,7 @@ from tuner.bench.languages.hip import HipLanguage
 from tuner.bench.languages.triton import TritonLanguage
 from tuner.bench.validate import load_reference
 from tuner.domain.device import DeviceFacts
+from tuner.domain.identity import bytes_hash
 from tuner.domain.identity import config_text
 from tuner.domain.identity import Scalar
 from tuner.domain.job import Kernel
@@ -165,6 +167,7 @@ class Attempt:
 
     passed: list[str] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
+    outputs: set[str] = field(default_factory=set)
     instructions: int | None = None
     fault: str = ""
 
@@ -215,12 +218,15 @@ class Runner:
                 race = attempt.fault
                 attempt = self._run_schedules(code, kernel, architecture, workload, race=False)
             failure = attempt.fault
+            if race and not failure and len(attempt.outputs) > 1:
+                failure = "the output depends on the order of the waves"
         except (TrialError, TunerError) as error:
             failure = error.message
         return Record(
             architecture, shape_text(shape), workload.shape_text, implementation.name,
             config_text(config), False, code.compiler if code else "",
-            code.registers if code else None, _shared_bytes(kernel, code), attempt.passed,
+            bytes_hash(code.content) if code else "", code.registers if code else None,
+            _shared_bytes(kernel, code), attempt.passed,
             max(attempt.errors, default=None), attempt.instructions,
             time.perf_counter() - started, race, failure, datetime.now(UTC).date().isoformat(),
         )  # fmt: skip
@@ -249,6 +255,7 @@ class Runner:
             if result.warnings:
                 attempt.fault = f"emulator warns: {result.warnings[0]}"
                 return attempt
+            attempt.outputs.add(bytes_hash(arrays[spec.name].tobytes()))
             attempt.passed.append(schedule)
             attempt.instructions = int(result.instructions)
         return attempt

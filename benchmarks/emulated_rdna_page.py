@@ -30,6 +30,7 @@ class Record:
     config: str
     is_default: bool
     compiler: str
+    binary_hash: str
     registers: int | None
     shared_bytes: int | None
     passed: list[str]
@@ -65,7 +66,8 @@ times, caches, occupancy, missing waits for memory, and the approximations of re
 
 - Date: {dates} (UTC)
 - Command: `{command}`
-- Compilers: {compilers}
+- Compilers: {compilers}. HIP went through clang with the project's own header in place of ROCm's
+  headers and device libraries: the code is close to hiprtc's, not equal to it.
 - Input: case `{case}`, seed {seed}. The output is filled with NaN before each run, and all of it
   is compared with the float64 reference: absolute {absolute:g}, relative {relative:g}.
 - Schedules: {schedules} order of a workgroup's waves between barriers (random seed {order_seed}).
@@ -75,21 +77,22 @@ times, caches, occupancy, missing waits for memory, and the approximations of re
 - Result: {good} of {total} configs passed all schedules, {clean} of them with all checks on.
 {races}
 Max abs error is the largest of all schedules. Wave instructions are those of one run. VGPRs are
-the compiler's figure. LDS is that of a workgroup, static and dynamic.
+the compiler's figure. LDS is that of a workgroup, static and dynamic. "binary" is the start of
+the code object's SHA-256.
 """
 
 RACES = """\
 - "race check off": the emulator saw two waves write one LDS location with no barrier between.
   In these configs a workgroup has more threads than its block has elements; Triton then keeps
-  copies of an element in several waves, and they write the same value. The table shows the run
-  without that check; the result was right in every order of the waves.
+  copies of an element in several waves, and these write what the first wave writes. The table
+  shows the run without that check; the output was the same bit for bit in every order.
 """
 
 HEADER = """
 ## {architecture}
 
-| shape | run | implementation | config | passed | max abs error | wave instructions | VGPRs | LDS bytes |
-|---|---|---|---|---|---|---|---|---|
+| shape | run | implementation | config | passed | max abs error | wave instructions | VGPRs | LDS bytes | binary |
+|---|---|---|---|---|---|---|---|---|---|
 """  # noqa: E501 - one line of the table
 
 
@@ -136,6 +139,7 @@ def _row(record: Record) -> str:
         record.shape, record.run_shape, record.implementation, record.config, passed,
         _cell(record.max_abs_error, ".2g"), _cell(record.instructions, "d"),
         _cell(record.registers, "d"), _cell(record.shared_bytes, "d"),
+        record.binary_hash[:12] or "unavailable",
     )  # fmt: skip
     return "| " + " | ".join(cells) + " |\n"
 

@@ -22,9 +22,7 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _own_settings(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache_dir: Path
-) -> None:
+def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache_dir: Path) -> None:
     """Keep every test away from the user's database, cache and settings."""
     for name in [name for name in os.environ if name.startswith("TUNER_")]:
         monkeypatch.delenv(name)

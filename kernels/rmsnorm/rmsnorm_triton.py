@@ -5,6 +5,8 @@ over the padded block), and compute row offsets in 64 bits. ``epsilon`` is a run
 a compile-time constant it can be folded in another precision, and then a row of zeros gives NaN.
 """
 
+# ruff: noqa: N803 - constexpr parameters are in capitals, as is the custom in Triton
+
 import triton
 import triton.language as tl
 

@@ -25,6 +25,7 @@ from tuner.errors import BuildFailed
 from tuner.errors import LaunchFailed
 from tuner.errors import MissingDependency
 from tuner.errors import OutOfDeviceMemory
+from tuner.errors import OutOfResources
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 

@@ -19,12 +19,18 @@ from tuner.testing.store_values import make_point
 from tuner.testing.store_values import make_report
 
 
+def say(text: str) -> None:
+    """Tell the test at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def main(database: str, study: str, trials: int, *, hold: bool) -> None:
     """Run trials that are not stored as ok yet."""
     with open_store(database, create=True, writable=True) as store:
         recorder = store.recorder()
         study_id = recorder.open_study(make_definition(study), fresh=False).study_id
-        print("open", flush=True)
+        say("open")
         done = {
             each.point.config["BLOCK"]
             for each in recorder.stored_trials(study_id)
@@ -36,10 +42,10 @@ def main(database: str, study: str, trials: int, *, hold: bool) -> None:
             trial_id = recorder.start_trial(study_id, make_point(block), GEOMETRY)
             report = make_report([block + 1.0 + position / 64 for position in range(50)])
             recorder.finish_trial(trial_id, report, bytes_moved=BYTES_MOVED)
-            print(block, flush=True)
+            say(str(block))
         if hold:
             recorder.start_trial(study_id, make_point(trials), GEOMETRY)
-            print("holding", flush=True)
+            say("holding")
             time.sleep(60)
         recorder.finish_study(study_id)
 

@@ -275,3 +275,14 @@ def test_a_database_is_named_by_path_or_url(text: str, url: str, path: str | Non
 def test_what_names_no_database_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError):
         locate(text)
+
+
+def test_a_database_on_a_read_only_medium_can_be_read(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_database(database)
+    normal = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and normal(path, mode))
+    with open_store(str(database), create=False, writable=False) as store:
+        assert store.info().counts["study"] == 1
+    assert not database.with_name("results.db-shm").exists()  # nothing was written beside it

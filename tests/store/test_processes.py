@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from filelock import FileLock
 
 from tuner.domain.outcome import Outcome
@@ -108,18 +107,18 @@ def test_eight_processes_of_twenty_trials_store_all(database: Path) -> None:
         assert (process.returncode, errors) == (0, "")
         assert output.split() == ["open", *(str(block) for block in range(20))]
     assert migrate.check(str(database)) == []
-    with open_store(str(database), create=False, writable=False) as store:
-        with store.session() as session:
-            found = queries.list_studies(session)
+    store = open_store(str(database), create=False, writable=False)
+    with store, store.session() as session:
+        found = queries.list_studies(session)
     assert [(each.state, each.counts) for each in found] == [("finished", {"ok": 20})] * 8
 
 
 def test_waiting_for_the_lock_ends_with_the_name_of_the_file(database: Path) -> None:
     open_store(str(database), create=True, writable=False).close()
     begun = time.monotonic()
-    with FileLock(f"{database}.lock"), pytest.raises(DatabaseProblem) as caught:
-        with DatabaseFileLock(database, timeout_s=0.2).held():
-            pytest.fail("two held the lock")
+    second = DatabaseFileLock(database, timeout_s=0.2)
+    with FileLock(f"{database}.lock"), pytest.raises(DatabaseProblem) as caught, second.held():
+        pytest.fail("two held the lock")
     assert str(database) in caught.value.message
     assert 0.2 <= time.monotonic() - begun < 5.0
 

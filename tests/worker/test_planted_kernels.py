@@ -144,9 +144,7 @@ def _message(worker: DeviceWorker, operator: Operator, fault: str) -> str:
     return failure.message
 
 
-def test_the_compiler_log_travels_with_the_failure(
-    worker: DeviceWorker, planted: Operator
-) -> None:
+def test_the_compiler_log_travels_with_the_failure(worker: DeviceWorker, planted: Operator) -> None:
     report = worker.run_trial(job(planted, "broken-source"), LIMITS)
 
     assert report.failure is not None

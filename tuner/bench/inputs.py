@@ -1,8 +1,7 @@
 """Makes the inputs of a workload from a seed, the same bits for every language and machine.
 
 NumPy's PCG64 and its float32 normal and uniform streams are fixed by its compatibility policy
-for a given bit generator; the hash of each timed input is stored with the trial, so that a
-change would show.
+for a given bit generator.
 """
 
 from __future__ import annotations
@@ -37,14 +36,6 @@ def make_inputs(problem: Problem, case: InputCase, seed: int) -> dict[str, Array
 def array_bytes(spec: ArraySpec) -> int:
     """Return the size of an array in bytes."""
     return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
-
-
-def inputs_hash(inputs: dict[str, Array]) -> str:
-    """Return the SHA-256 over the bytes of all inputs, in order of name."""
-    digest = hashlib.sha256()
-    for name in sorted(inputs):
-        digest.update(np.ascontiguousarray(inputs[name]).data)
-    return digest.hexdigest()
 
 
 def _generator(seed: int, case: str, name: str) -> np.random.Generator:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Literal
 from typing import TypeAlias
 
+from tuner.bench.compare import is_non_finite
 from tuner.bench.devices.base import Buffer
 from tuner.bench.devices.base import Device
 from tuner.bench.languages.base import Executable
@@ -23,7 +24,6 @@ from tuner.bench.languages.base import Language
 from tuner.bench.measure import interleaved_order
 from tuner.bench.measure import Sampler
 from tuner.bench.validate import Checker
-from tuner.bench.validate import is_non_finite
 from tuner.bench.validate import timed_case
 from tuner.domain.identity import bytes_hash
 from tuner.domain.job import CompileJob
@@ -198,7 +198,7 @@ class Bench:
         message = f"input {report.case}: {report.message}"
         if phase == "after":
             raise UnstableResult(f"right before timing, then wrong: {message}")
-        raise NonFiniteResult(message) if is_non_finite(report) else WrongResult(message)
+        raise NonFiniteResult(message) if is_non_finite(report.message) else WrongResult(message)
 
     def _sample(self, run: _Run, job: Job) -> None:
         self._warm_up(run, job)

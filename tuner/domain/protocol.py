@@ -6,8 +6,8 @@ from dataclasses import asdict
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.domain.identity import Plain
 from tuner.domain.identity import content_hash
+from tuner.domain.identity import Plain
 
 # Raise this when tuner.bench.measure or tuner.bench.validate change what a figure means.
 # 1: first protocol.

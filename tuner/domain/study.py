@@ -9,9 +9,9 @@ from datetime import datetime
 
 from tuner.domain.environment import Environment
 from tuner.domain.identity import Config
-from tuner.domain.identity import Plain
 from tuner.domain.identity import config_text
 from tuner.domain.identity import content_hash
+from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
 from tuner.domain.protocol import Protocol

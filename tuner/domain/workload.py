@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuner.domain.identity import Plain
 from tuner.domain.identity import content_hash
+from tuner.domain.identity import Plain
 from tuner.errors import UsageError
 
 MAX_DIMENSION = 2**63 - 1  # what a 64-bit kernel argument and an SQLite integer can hold

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +15,7 @@ from sqlalchemy import create_engine
 from sqlalchemy import inspect
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SAWarning
 from sqlalchemy.orm import DeclarativeBase
 
 from tuner.domain.stats import median
@@ -116,7 +118,9 @@ def _schema_problems(connection: Connection) -> Iterator[str]:
         missing = set(Base.metadata.tables) - set(inspect(connection).get_table_names())
         yield from (f"schema: table {name} is missing" for name in sorted(missing))
         return
-    expected, found = fresh_schema(), describe_schema(connection)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SAWarning)  # it warns of what is reported below
+        expected, found = fresh_schema(), describe_schema(connection)
     for table, parts in expected.items():
         if table not in found:
             yield f"schema: table {table} is missing"

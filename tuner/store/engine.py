@@ -24,6 +24,7 @@ from sqlalchemy.pool import QueuePool
 from tuner.errors import DatabaseProblem
 from tuner.errors import MissingDependency
 from tuner.store.location import Location
+from tuner.store.locking import DatabaseFileLock
 from tuner.store.schema import create_schema
 from tuner.store.schema import has_schema
 
@@ -88,6 +89,26 @@ def sqlite_engine(path: Path, mode: Mode) -> Engine:
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def sqlite_reader(path: Path) -> Engine:
+    """Return an engine for reading, after rolling back what a killed writer left half done.
+
+    With the write-ahead log a reader does that by itself; with the rollback journal the file has
+    to be written.
+
+    Raises:
+        DatabaseProblem: The lock can't be had.
+        sqlite3.Error: The journal can't be played back.
+    """
+    journal = path.with_name(path.name + "-journal")
+    if journal.exists():
+        with (
+            DatabaseFileLock(path).held(),
+            contextlib.closing(sqlite_connection(path, "write")) as connection,
+        ):
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return sqlite_engine(path, "read")
 
 
 def server_engine(location: Location, mode: Mode) -> Engine:

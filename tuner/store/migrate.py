@@ -157,7 +157,8 @@ def _reading(location: Location) -> Iterator[tuple[Location, Connection]]:
         engine = engines.server_engine(location, "read")
     else:
         require_database_file(location.path)
-        engine = engines.sqlite_engine(Path(os.path.realpath(location.path)), "read")
+        with translated(str(location)):
+            engine = engines.sqlite_reader(Path(os.path.realpath(location.path)))
     try:
         with translated(str(location)), engine.connect() as connection:
             yield location, connection

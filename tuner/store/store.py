@@ -155,7 +155,8 @@ def _open_file(location: Location, name: Path, *, create: bool, writable: bool) 
     if create and not path.exists():
         _create_file(path, lock, network)
     require_database_file(name)
-    reader = engines.sqlite_engine(path, "read")
+    with translated(str(location)):
+        reader = engines.sqlite_reader(path)
     writer = None
     try:
         with translated(str(location)), reader.connect() as connection:

@@ -80,7 +80,10 @@ class Worker:
         raise messages.BadMessage(f"not a request: {request!r}")
 
     def _open(self, request: messages.OpenDevice) -> Reply:
-        self._device = registry.open_device(request.device_id, _device_options(request.options))
+        options = _device_options(request.options)
+        is_auto = request.device_id == "auto"
+        device_id = registry.choose_auto(options) if is_auto else request.device_id
+        self._device = registry.open_device(device_id, options)
         self._bench = Bench(self._device, self._languages)
         environment = environment_of(self._device, process_environment())
         return messages.Ready(self._device.facts, environment)

@@ -188,6 +188,8 @@ class DeviceWorker:
         self._settings = settings
         self._process: WorkerProcess | None = None
         self.facts, self.environment = self._open()
+        # What `auto` meant: a worker that replaces this one must get the same device.
+        self._device_id = self.facts.device_id
 
     def __enter__(self) -> Self:
         return self

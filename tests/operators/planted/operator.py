@@ -30,6 +30,8 @@ FAULTS = (
     "changes-input",
     "broken-source",
 )
+
+
 def implementation(fault: str) -> Implementation:
     """Return the kernel with a fault."""
     return Implementation(

@@ -1,0 +1,52 @@
+"""Databases of every released schema open and give the answers they gave when they were made."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tuner.store import migrate
+from tuner.store import open_store
+from tuner.store.schema import REVISIONS
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+@pytest.fixture(scope="module")
+def maker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_golden", GOLDEN / "make_golden.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_golden_database_gives_the_same_answers(
+    revision: str, folder: Path, maker: ModuleType
+) -> None:
+    path = folder / "golden.db"
+    shutil.copy(GOLDEN / f"revision_{revision}.sqlite3", path)
+    migrate.upgrade(str(path))
+    assert migrate.check(str(path)) == []
+    with open_store(str(path), create=False, writable=False) as store:
+        found = json.loads(json.dumps(maker.answers(store)))
+    expected = json.loads((GOLDEN / f"revision_{revision}.json").read_text("utf-8"))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name] == value, name
+
+
+def test_a_golden_database_holds_every_kind_of_row(folder: Path) -> None:
+    path = folder / "golden.db"
+    shutil.copy(GOLDEN / f"revision_{REVISIONS[-1]}.sqlite3", path)
+    counts = migrate.info(str(path)).counts
+    assert min(counts.values()) > 0, counts
+    answers = json.loads((GOLDEN / f"revision_{REVISIONS[-1]}.json").read_text("utf-8"))
+    assert len({row["outcome"] for row in answers["trials"]}) == 14
