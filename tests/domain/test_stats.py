@@ -129,6 +129,15 @@ def test_a_single_sample_is_tied_with_everything() -> None:
     assert stats.tied([[1.0]], [[5.0]])
 
 
+def test_a_wide_interval_does_not_tie_what_every_process_tells_apart() -> None:
+    # Two processes each: Student's factor is 4.3 and more, and the interval holds 1.
+    fast, slow = [[33.6] * 10, [41.3] * 10], [[59.2] * 10, [70.5] * 10]
+    low, high = stats.ratio_interval(fast, slow)
+    assert low < 1.0 < high
+    assert not stats.tied(fast, slow)
+    assert stats.tied(fast, [[40.0] * 10, [52.0] * 10])
+
+
 def test_exact_samples_tie_only_when_equal() -> None:
     assert stats.tied([[2.0] * 7] * 3, [[2.0] * 7] * 3)
     assert not stats.tied([[2.0] * 7] * 3, [[2.001] * 7] * 3)
