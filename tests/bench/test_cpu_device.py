@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -65,8 +66,9 @@ def test_a_missing_entry_is_a_build_failure(cpu: CpuDevice) -> None:
 
 
 def test_a_long_log_is_cut(cpu: CpuDevice) -> None:
+    lines = [f"#warning number {i}" for i in range(3000)]  # errors end clang at the 20th
     with pytest.raises(BuildFailed) as caught:
-        cpu.compile_hip(source("\n".join(f"#error number {i}" for i in range(3000))))
+        cpu.compile_hip(source("\n".join([*lines, "#error the end"])))
     assert 10_000 < len(caught.value.log) <= 65_536
 
 
@@ -202,6 +204,25 @@ def test_absurd_sizes_are_out_of_memory(cpu: CpuDevice) -> None:
     for size_bytes in (2**46, 2**63, 2**70):
         with pytest.raises(OutOfDeviceMemory):
             cpu.allocate(size_bytes)
+
+
+@pytest.mark.parametrize(("access", "returncode"), [("n - 1", 0), ("n", -signal.SIGSEGV)])
+def test_one_element_past_a_buffer_is_a_segmentation_fault(
+    tmp_path: Path, access: str, returncode: int
+) -> None:
+    script = f"""
+    import sys
+    sys.path.insert(0, {str(Path(__file__).parent)!r})
+    from pathlib import Path
+    from cpu_kernels import CpuDevice, nan, run, source
+    text = '''extern "C" __global__ void k(const float* x, float* out, long long n) {{
+        out[0] = x[{access}];
+    }}'''
+    cpu = CpuDevice(cache_dir=Path({str(tmp_path)!r}))
+    run(cpu, source(text), {{"x": nan(39), "out": nan(1)}}, ("n", 39))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
+    assert done.returncode == returncode
 
 
 def test_buffers_are_aligned_to_16_bytes_where_their_size_is(cpu: CpuDevice) -> None:

@@ -131,6 +131,13 @@ def test_compiling_for_amd_reports_resources(architecture: str, wave_size: int) 
 
 
 @needs_amd_compiler
+def test_the_wave_size_reaches_the_compiler() -> None:
+    text = TEXT.replace("VALUE;", "VALUE * warpSize;")
+    wave32, wave64 = (HipLanguage().compile_for(kernel(text), "gfx1201", n) for n in (32, 64))
+    assert wave32.content != wave64.content
+
+
+@needs_amd_compiler
 @pytest.mark.parametrize(
     ("operator", "entry"),
     [("rmsnorm", "rmsnorm_serial"), ("rmsnorm", "rmsnorm_block"), ("softmax", "softmax_block")],

@@ -36,7 +36,7 @@ def fill(store: Store, trials: int = 3) -> int:
     study_id = recorder.open_study(make_definition(), fresh=False).study_id
     for block in range(trials):
         trial_id = run_trial(recorder, study_id, block, block + 10.0, block + 10.5)
-        confirm(recorder, trial_id, (block + 10.0, block + 10.25), (block + 9.5,))
+        confirm(recorder, trial_id, (block + 10.0, block + 10.5, block + 10.25), (block + 9.5,))
     return study_id
 
 
@@ -94,8 +94,12 @@ def test_a_reader_sees_what_a_killed_writer_left_in_its_log(store: Store, folder
     for suffix in ("", "-wal"):  # without -shm: its owner is gone, the log must be recovered
         source = folder / f"results.db{suffix}"
         (folder / f"copy.db{suffix}").write_bytes(source.read_bytes())
+    before = copy.read_bytes()
     assert migrate.check(str(copy)) == []
     assert migrate.info(str(copy)).counts["trial"] == 3
+    # Moving the log into the file is for writers, who hold the lock.
+    assert copy.read_bytes() == before
+    assert (folder / "copy.db-wal").read_bytes() == (folder / "results.db-wal").read_bytes()
 
 
 def test_a_reader_sees_no_half_transaction_of_a_killed_writer(
@@ -154,7 +158,10 @@ def test_a_flipped_bit_is_found_or_changed_nothing(database: Path) -> None:
     [
         ("UPDATE tuner_trial SET config = '{\"BLOCK\":65}' WHERE id = 2", "tuner_trial id 2"),
         ("UPDATE tuner_trial SET median_us = median_us + 0.001 WHERE id = 1", "tuner_trial id 1"),
-        ("UPDATE tuner_sample SET time_us = time_us + 1e-9 WHERE process_id = 3", "process id 3"),
+        (  # not the middle one, so that the median still follows
+            "UPDATE tuner_sample SET time_us = 9.5 WHERE process_id = 2 AND position = 0",
+            "checksum: tuner_process id 2",
+        ),
         ("DELETE FROM tuner_sample WHERE process_id = 3 AND position = 0", "process id 3"),
         ("UPDATE tuner_source SET files = '{}'", "tuner_source"),
         ("UPDATE tuner_environment SET identity = '{}'", "tuner_environment"),

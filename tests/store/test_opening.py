@@ -82,6 +82,13 @@ def test_a_writer_asks_for_durable_commits_and_foreign_keys(store: Store) -> Non
     assert pragmas == {"synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
 
 
+def test_a_transaction_has_the_write_lock_from_its_start(store: Store, database: Path) -> None:
+    other = sqlite3.connect(database, timeout=0.0)
+    locked = pytest.raises(sqlite3.OperationalError, match="locked")
+    with closing(other), store.transaction(), locked:
+        other.execute("BEGIN IMMEDIATE")
+
+
 def test_a_reader_can_neither_write_nor_checkpoint(store: Store) -> None:
     with store.session() as session:
         connection = session.connection()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
-import subprocess
-import sys
 import threading
 import time
+from dataclasses import dataclass
+from multiprocessing.context import ForkProcess
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from filelock import FileLock
@@ -19,40 +22,84 @@ from tuner.store import migrate
 from tuner.store import open_store
 from tuner.store import queries
 from tuner.store.locking import DatabaseFileLock
+from tuner.testing.store_values import BYTES_MOVED
+from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
+from tuner.testing.store_values import make_point
+from tuner.testing.store_values import make_report
 
-DRIVER = Path(__file__).with_name("driver.py")
 KILLS = 20
+FORK = multiprocessing.get_context("fork")  # the modules are loaded already: no second to start
 
 
-def start(database: Path, study: str, trials: int, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(DRIVER), str(database), study, str(trials), *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A process that drives a study, and what it says."""
+
+    process: ForkProcess
+    output: TextIO
+
+    def wait_for(self, line: str) -> None:
+        """Read up to a line."""
+        for text in self.output:
+            if text == f"{line}\n":
+                return
+        pytest.fail(f"the process ended without {line!r}")
+
+    def end(self) -> list[str]:
+        """Wait for the end and return the whole lines not read yet."""
+        lines = self.output.read().split("\n")[:-1]
+        self.output.close()
+        self.process.join()
+        return lines
 
 
-def wait_for(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdout is not None
-    for text in process.stdout:
-        if text.strip() == line:
-            return
-    assert process.stderr is not None
-    pytest.fail(f"the driver ended without {line!r}: {process.stderr.read()}")
+def start(database: Path, study: str, trials: int, *, hold: bool = False) -> Driver:
+    """Fork a process that drives a study of a database that nothing here has open."""
+    reader, writer = os.pipe()
+    process = FORK.Process(target=drive, args=(writer, database, study, trials, hold))
+    process.start()
+    os.close(writer)
+    return Driver(process, os.fdopen(reader))
+
+
+def drive(output: int, database: Path, study: str, trials: int, hold: bool) -> None:
+    """Run the trials that are not stored as ok yet, and name each when it is stored."""
+
+    def say(text: object) -> None:
+        os.write(output, f"{text}\n".encode())
+
+    with open_store(str(database), create=True, writable=True) as store:
+        recorder = store.recorder()
+        study_id = recorder.open_study(make_definition(study), fresh=False).study_id
+        say("open")
+        stored = recorder.stored_trials(study_id)
+        done = {each.point.config["BLOCK"] for each in stored if each.outcome is Outcome.OK}
+        for block in range(trials):
+            if block in done:
+                continue
+            trial_id = recorder.start_trial(study_id, make_point(block), GEOMETRY)
+            report = make_report([block + 1.0 + position / 64 for position in range(50)])
+            recorder.finish_trial(trial_id, report, bytes_moved=BYTES_MOVED)
+            say(block)
+        if hold:
+            recorder.start_trial(study_id, make_point(trials), GEOMETRY)
+            say("holding")
+            time.sleep(60)
+        recorder.finish_study(study_id)
 
 
 def test_kill_at_any_moment_loses_and_doubles_nothing(database: Path) -> None:
     chance = random.Random(20260719)
     acknowledged: list[int] = []
     for _ in range(KILLS):
-        process = start(database, "killed", 10_000)
-        wait_for(process, "open")
+        driver = start(database, "killed", 10_000)
+        driver.wait_for("open")
         # Killed from outside while it writes: the moment is spread over many transactions.
-        threading.Timer(chance.uniform(0.0, 0.15), process.kill).start()
-        # Not communicate(): what was read ahead while waiting would be lost.
-        assert process.stdout is not None
-        output = process.stdout.read()
-        process.communicate()
-        # The last line may be cut short by the kill; it was stored nevertheless.
-        acknowledged += [int(line) for line in output.split("\n")[:-1]]
+        timer = threading.Timer(chance.uniform(0.0, 0.15), driver.process.kill)
+        timer.start()
+        acknowledged += [int(line) for line in driver.end()]
+        timer.join()
     assert len(acknowledged) > KILLS  # else nothing was tried
     with open_store(str(database), create=False, writable=True) as store:
         opened = store.recorder().open_study(make_definition("killed"), fresh=False)
@@ -67,9 +114,10 @@ def test_kill_at_any_moment_loses_and_doubles_nothing(database: Path) -> None:
 
 
 def test_a_study_has_one_living_driver(database: Path) -> None:
-    process = start(database, "held", 2, "hold")
+    driver = start(database, "held", 2, hold=True)
+    process = driver.process
     try:
-        wait_for(process, "holding")
+        driver.wait_for("holding")
         with open_store(str(database), create=False, writable=True) as store:
             recorder = store.recorder()
             with pytest.raises(EnvironmentProblem, match=f"run by process {process.pid}"):
@@ -77,7 +125,7 @@ def test_a_study_has_one_living_driver(database: Path) -> None:
             # Others go on beside it.
             assert recorder.open_study(make_definition("other"), fresh=False).state == "new"
             process.kill()
-            process.wait()
+            process.join()
             opened = recorder.open_study(make_definition("held"), fresh=False)
             assert (opened.state, opened.interrupted) == ("resumed", 1)
             last = recorder.stored_trials(opened.study_id)[-1]
@@ -87,25 +135,23 @@ def test_a_study_has_one_living_driver(database: Path) -> None:
             assert detail.summary.message == f"process {process.pid} ended while the trial ran"
     finally:
         process.kill()
-        process.communicate()
+        driver.end()
 
 
 def test_sixteen_simultaneous_first_starts_make_one_schema(database: Path) -> None:
-    processes = [start(database, f"study {number}", 1) for number in range(16)]
-    for process in processes:
-        _, errors = process.communicate()
-        assert (process.returncode, errors) == (0, "")
+    drivers = [start(database, f"study {number}", 1) for number in range(16)]
+    assert [(driver.end(), driver.process.exitcode) for driver in drivers] == [
+        (["open", "0"], 0)
+    ] * 16
     assert migrate.check(str(database)) == []
     counts = migrate.info(str(database)).counts
     assert (counts["study"], counts["trial"]) == (16, 16)
 
 
 def test_eight_processes_of_twenty_trials_store_all(database: Path) -> None:
-    processes = [start(database, f"study {number}", 20) for number in range(8)]
-    for process in processes:
-        output, errors = process.communicate()
-        assert (process.returncode, errors) == (0, "")
-        assert output.split() == ["open", *(str(block) for block in range(20))]
+    drivers = [start(database, f"study {number}", 20) for number in range(8)]
+    said = ["open", *(str(block) for block in range(20))]
+    assert [(driver.end(), driver.process.exitcode) for driver in drivers] == [(said, 0)] * 8
     assert migrate.check(str(database)) == []
     store = open_store(str(database), create=False, writable=False)
     with store, store.session() as session:

@@ -11,6 +11,7 @@ from sqlalchemy import Row
 from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy import true
+from sqlalchemy.orm import defer
 from sqlalchemy.orm import Session
 
 from tuner.domain.outcome import Outcome
@@ -274,6 +275,7 @@ def _trial_query() -> Select[*tuple[Any, ...]]:
         .join(WorkloadRow, WorkloadRow.id == TrialRow.workload_id)
         .join(ImplementationRow, ImplementationRow.id == TrialRow.implementation_id)
         .join(StudyRow, StudyRow.id == TrialRow.study_id)
+        .options(defer(TrialRow.log))  # up to 64 KiB a trial, which lists don't show
     )
 
 
