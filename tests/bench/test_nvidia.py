@@ -142,6 +142,7 @@ def test_only_the_launches_lie_between_the_events(
     machine.calls.clear()
     assert prepared.elapsed_us() == pytest.approx(3 * KERNEL_US)
     assert machine.calls == [
+        "cuStreamWaitValue32",
         "cuEventRecord",
         *["cuLaunchKernel"] * 3,
         "cuEventRecord",
@@ -158,10 +159,40 @@ def test_a_graph_is_uploaded_before_and_only_launched_between_the_events(
     assert "cuGraphUpload" in machine.calls
     machine.calls.clear()
     assert prepared.elapsed_us() == pytest.approx(3 * KERNEL_US)
-    assert machine.calls[:3] == ["cuEventRecord", "cuGraphLaunch", "cuEventRecord"]
+    assert machine.calls[:4] == [
+        "cuStreamWaitValue32",
+        "cuEventRecord",
+        "cuGraphLaunch",
+        "cuEventRecord",
+    ]
     machine.calls.clear()
     prepared.close()
     assert machine.calls == ["cuGraphExecDestroy"]
+
+
+def test_more_launches_than_the_queue_holds_are_not_held_back(
+    device: NvidiaDevice, machine: vendor_standins.Machine
+) -> None:
+    prepared = device.prepare([_noop_launch(device)] * 2000, "stream")
+    machine.calls.clear()
+    prepared.elapsed_us()
+    assert machine.calls[0] == "cuEventRecord"
+
+
+def test_the_stream_is_let_go_although_a_launch_is_refused(
+    device: NvidiaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = device.prepare([_noop_launch(device)], "stream")
+    released: list[bool] = []
+    monkeypatch.setattr(device._api, "release", lambda: released.append(True))
+
+    def refuse(_event: object) -> None:
+        raise LaunchFailed("refused")
+
+    monkeypatch.setattr(device._api, "record", refuse)
+    with pytest.raises(LaunchFailed):
+        prepared.elapsed_us()
+    assert released
 
 
 def test_one_launch_needs_no_graph_unless_it_is_demanded(device: NvidiaDevice) -> None:

@@ -192,6 +192,9 @@ def cuda(machine: Machine, enums: Any) -> Any:
         "cuEventRecord": machine.record,
         "cuEventSynchronize": nothing,
         "cuEventElapsedTime": machine.elapsed_ms,
+        "cuMemHostAlloc": lambda _size, _flags: machine.allocate(4),
+        "cuMemFreeHost": machine.free,
+        "cuStreamWaitValue32": nothing,
         "cuEventDestroy": nothing,
         "cuStreamBeginCapture": machine.begin_capture,
         "cuStreamEndCapture": machine.end_capture,
@@ -203,7 +206,7 @@ def cuda(machine: Machine, enums: Any) -> Any:
         "cuGetErrorString": lambda status: f"text of {status.name}".encode(),
     }
     kept = ("CUresult", "CUstream_flags", "CUevent_flags", "CUstreamCaptureMode")
-    kept += ("CUfunction_attribute", "CUdevice_attribute")
+    kept += ("CUfunction_attribute", "CUdevice_attribute", "CUstreamWaitValue_flags")
     return machine.namespace(functions, **{name: getattr(enums, name) for name in kept})
 
 

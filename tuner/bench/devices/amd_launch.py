@@ -159,6 +159,12 @@ class HipApi:
         """Queue the recording of an event."""
         self._calls("hipEventRecord", event, self._stream)
 
+    def hold(self) -> None:
+        """Do nothing: hipStreamWaitValue32 would do it, and no AMD device was here to try it on."""
+
+    def release(self) -> None:
+        """Do nothing, as `hold`."""
+
     def elapsed_us(self, start: Any, stop: Any) -> float:
         """Wait for ``stop`` and return the device time between two recorded events.
 

@@ -24,6 +24,10 @@ from tuner.errors import LaunchFailed
 from tuner.errors import OutOfDeviceMemory
 from tuner.errors import OutOfResources
 
+# A driver's queue has room for about 1000 launches; the host waits when it is full, for ever if
+# the stream is held.
+MAX_HELD_LAUNCHES = 128
+
 Submit: TypeAlias = Callable[[], None]
 Submission: TypeAlias = Literal["graph", "stream"]
 
@@ -90,6 +94,12 @@ class GpuApi(Protocol):
     def record(self, event: Any) -> None:
         """Queue the recording of an event."""
 
+    def hold(self) -> None:
+        """Make what is queued from now on wait for ``release``, where the driver can."""
+
+    def release(self) -> None:
+        """Let what was queued after ``hold`` run; never raises."""
+
     def elapsed_us(self, start: Any, stop: Any) -> float:
         """Wait for ``stop`` and return the device time between two recorded events."""
 
@@ -148,19 +158,27 @@ class PreparedGpuLaunches:
     def elapsed_us(self) -> float:
         """Run all launches once and return the microseconds between the two events.
 
-        The stream is idle before, so the start event's time is taken at once. What the pair
-        encloses beside the kernels is the host's submission of the first launch (or of the
-        graph) and, with ``stream`` submission of several short kernels, every gap in which the
-        device waits for the host.
+        The stream is idle before. Up to ``MAX_HELD_LAUNCHES`` launches, and any graph, are
+        queued whole before the device is let go, so that the pair encloses no host time. Beyond
+        that, and on a driver that can't hold a stream, it encloses the host's submission of the
+        first launch (or of the graph) and, with ``stream`` submission of several short kernels,
+        every gap in which the device waits for the host.
         """
         start, stop = self._events
-        self._api.record(start)
-        if self._graph is None:
-            for submit in self._submits:
-                submit()
-        else:
-            self._api.launch_graph(self._graph)
-        self._api.record(stop)
+        is_held = self._graph is not None or len(self._submits) <= MAX_HELD_LAUNCHES
+        if is_held:
+            self._api.hold()
+        try:
+            self._api.record(start)
+            if self._graph is None:
+                for submit in self._submits:
+                    submit()
+            else:
+                self._api.launch_graph(self._graph)
+            self._api.record(stop)
+        finally:
+            if is_held:
+                self._api.release()
         return self._api.elapsed_us(start, stop)
 
     def close(self) -> None:

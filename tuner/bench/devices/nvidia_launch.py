@@ -6,6 +6,7 @@ code is seen, and the calls used here are the same in cuda-bindings 12 and 13.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,6 +74,12 @@ class CudaApi:
         calls("cuCtxSetCurrent", calls("cuDevicePrimaryCtxRetain", device))
         # Not the null stream: that one waits for others and can't be captured.
         self._stream = calls("cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        # A word in host memory that the stream can be made to wait for. Pinned memory has one
+        # address for host and device (unified addressing, all 64-bit Linux).
+        self._gate_address = int(calls("cuMemHostAlloc", 4, 0))
+        self._gate = ctypes.c_uint32.from_address(self._gate_address)
+        self._gate.value = 0
+        self._turn = 0
 
     @property
     def fault(self) -> str:
@@ -166,6 +173,16 @@ class CudaApi:
         """Queue the recording of an event."""
         self._calls("cuEventRecord", event, self._stream)
 
+    def hold(self) -> None:
+        """Make what is queued from now on wait for ``release``."""
+        self._turn = (self._turn + 1) & 0x7FFFFFFF
+        wait = self._driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ
+        self._calls("cuStreamWaitValue32", self._stream, self._gate_address, self._turn, wait)
+
+    def release(self) -> None:
+        """Let what was queued after ``hold`` run. A store to host memory; never raises."""
+        self._gate.value = self._turn
+
     def elapsed_us(self, start: Any, stop: Any) -> float:
         """Wait for ``stop`` and return the device time between two recorded events."""
         self._calls("cuEventSynchronize", stop)
@@ -207,4 +224,5 @@ class CudaApi:
         for event in events:
             self._calls.quiet("cuEventDestroy", event)
         self._calls.quiet("cuStreamDestroy", self._stream)
+        self._calls.quiet("cuMemFreeHost", self._gate_address)
         self._calls.quiet("cuDevicePrimaryCtxRelease", self._device)
