@@ -66,8 +66,10 @@ times, caches, occupancy, missing waits for memory, and the approximations of re
 
 - Date: {dates} (UTC)
 - Command: `{command}`
-- Compilers: {compilers}. HIP went through clang with the project's own header in place of ROCm's
-  headers and device libraries: the code is close to hiprtc's, not equal to it.
+- Compilers: {compilers}
+- HIP went through clang with the project's own header in place of ROCm's headers and device
+  libraries: the code is close to hiprtc's, not equal to it. A HIP code object holds all kernels
+  of its file.
 - Input: case `{case}`, seed {seed}. The output is filled with NaN before each run, and all of it
   is compared with the float64 reference: absolute {absolute:g}, relative {relative:g}.
 - Schedules: {schedules} order of a workgroup's waves between barriers (random seed {order_seed}).

@@ -1,0 +1,216 @@
+"""All charts of a study's report, in the order in which they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.domain.identity import config_text
+from tuner.domain.study import BestCandidate
+from tuner.report.chart_bars import bar_figure
+from tuner.report.chart_bars import bar_panels
+from tuner.report.chart_heatmap import FAILED_MARK
+from tuner.report.chart_heatmap import fixed_parameters
+from tuner.report.chart_heatmap import heatmap_configs
+from tuner.report.chart_heatmap import heatmap_figure
+from tuner.report.chart_heatmap import MAX_CONFIGS
+from tuner.report.chart_heatmap import MAX_SHAPES
+from tuner.report.chart_heatmap import QUICK_MARK
+from tuner.report.chart_heatmap import SKIPPED_MARK
+from tuner.report.chart_heatmap import slowdown_cells
+from tuner.report.chart_heatmap import without_fixed
+from tuner.report.chart_samples import samples_figure
+from tuner.report.chart_style import Chart
+from tuner.report.chart_style import slug
+from tuner.report.chart_style import Style
+from tuner.report.chart_style import styles
+from tuner.report.chart_sweep import sweep_figure
+from tuner.report.chart_sweep import sweep_shapes
+from tuner.report.study_report import sampled
+from tuner.report.study_report import StudyReport
+from tuner.report.study_report import WorkloadReport
+from tuner.report.tables import fastest_of
+
+# A page with more charts of a kind is slow to open and read by no one.
+MAX_CHARTS_OF_A_KIND = 40
+
+
+@dataclass(frozen=True, slots=True)
+class ChartGroup:
+    """Charts of one kind.
+
+    Attributes:
+        name: Letters and dashes, for links to it.
+        title: Heading.
+        note: What holds for all of them, and what is left out.
+        charts: At least one.
+    """
+
+    name: str
+    title: str
+    note: str
+    charts: tuple[Chart, ...]
+
+
+def study_charts(report: StudyReport, *, copy_gb_s: float | None = None) -> tuple[ChartGroup, ...]:
+    """Return the groups of charts for which the study has data.
+
+    Args:
+        report: The study.
+        copy_gb_s: What a plain copy reaches on the device; None draws no such line.
+    """
+    style_of = styles(report.implementations)
+    groups = (
+        _bars(report, style_of),
+        _sweep(report, style_of, copy_gb_s),
+        _heatmaps(report),
+        _samples(report, style_of),
+    )
+    return tuple(group for group in groups if group.charts)
+
+
+def _bars(report: StudyReport, style_of: Mapping[str, Style]) -> ChartGroup:
+    shown = [each for each in report.workloads if each.confirmed]
+    charts = []
+    for index, workload in enumerate(shown[:MAX_CHARTS_OF_A_KIND]):
+        results = list(_results(report, workload))
+        panels = len(bar_panels(results))
+        charts.append(
+            Chart(
+                f"implementations-{slug(workload.label, index)}",
+                workload.label,
+                "" if panels < 2 else f"{panels} panels, each with a time axis of its own.",
+                bar_figure(workload.label, results, style_of),
+                width_px=max(560, 200 + 140 * len(results)),
+                height_px=420,
+            )
+        )
+    return ChartGroup(
+        "chart-implementations",
+        "Implementations at each shape",
+        "Fastest confirmed config of each implementation; whiskers: range of the process medians. "
+        "What takes many times as long has a panel with a scale of its own."
+        + _left_out(len(shown)),
+        tuple(charts),
+    )
+
+
+def _sweep(
+    report: StudyReport, style_of: Mapping[str, Style], copy_gb_s: float | None
+) -> ChartGroup:
+    measured = [each for each in report.workloads if each.confirmed]
+    in_sweep = set(sweep_shapes([each.workload.shape for each in measured]))
+    # One dtype and one set of scalars: shapes that occur twice would make a line jump.
+    chosen = {
+        each.workload.shape: each for each in reversed(measured) if each.workload.shape in in_sweep
+    }
+    results: dict[str, list[BestCandidate]] = {}
+    for workload in chosen.values():
+        for each in _results(report, workload):
+            results.setdefault(each.implementation, []).append(each)
+    charts: tuple[Chart, ...] = ()
+    others = [each.label for each in measured if each not in chosen.values()]
+    if chosen:
+        ordered = {name: results[name] for name in report.implementations if name in results}
+        figure = sweep_figure(ordered, style_of, copy_gb_s=copy_gb_s)
+        caption = f"Not of this element count, so not drawn: {', '.join(others)}." if others else ""
+        charts = (Chart("sweep", "Equal element count", caption, figure, 960, 760),)
+    cache = report.protocol.cache if report.protocol else "unknown"
+    return ChartGroup(
+        "chart-sweep",
+        "Time and bandwidth over the column count",
+        "Shapes of equal element count: the same work, laid out differently. Fastest confirmed "
+        f"config of each implementation; {cache} cache"
+        + (", so that bandwidth can exceed what the memory gives." if cache == "hot" else "."),
+        charts,
+    )
+
+
+def _heatmaps(report: StudyReport) -> ChartGroup:
+    workloads = report.workloads[:MAX_SHAPES]
+    shapes = [each.label for each in workloads]
+    charts = []
+    for index, implementation in enumerate(report.implementations):
+        cells = slowdown_cells(workloads, implementation)
+        fixed = fixed_parameters(cells)
+        cells = without_fixed(cells)
+        configs = heatmap_configs(cells)
+        if not configs:
+            continue
+        ran = {config_text(cell.config) for cell in cells if cell.slowdown is not None}
+        dropped = len(ran) - len(configs)
+        charts.append(
+            Chart(
+                f"slowdown-{slug(implementation, index)}",
+                implementation,
+                _heatmap_caption(fixed, dropped),
+                heatmap_figure(implementation, cells, shapes),
+                width_px=max(560, 330 + 56 * len(shapes)),
+                height_px=max(360, 190 + 24 * len(configs)),
+            )
+        )
+    return ChartGroup(
+        "chart-slowdown",
+        "Config × shape: time against the best of the shape",
+        f"1 is the shape's best over all implementations. {QUICK_MARK} quick stage only, not "
+        f"confirmed, so it can fall below 1 by noise; {SKIPPED_MARK} refused by a constraint; "
+        f"{FAILED_MARK} failed. Configs that ran at no shape are left out, at most {MAX_CONFIGS} "
+        f"are drawn." + _left_out(len(report.workloads), MAX_SHAPES),
+        tuple(charts[:MAX_CHARTS_OF_A_KIND]),
+    )
+
+
+def _heatmap_caption(fixed: Sequence[str], dropped: int) -> str:
+    words = []
+    if fixed:
+        words.append(f"{', '.join(fixed)} follows from the shape and is not part of the names.")
+    if dropped:
+        words.append(f"{dropped} configs that are slow at every shape are left out.")
+    return " ".join(words)
+
+
+def _samples(report: StudyReport, style_of: Mapping[str, Style]) -> ChartGroup:
+    labels = {each.workload: each.label for each in report.workloads}
+    winners = [each.answer.best for each in report.workloads if each.answer]
+    trials = [
+        *report.chosen,
+        *(sampled(each) for each in winners[:MAX_CHARTS_OF_A_KIND]),
+    ]
+    unique = list({each.trial_id: each for each in trials}.values())
+    charts = tuple(
+        Chart(
+            f"samples-{slug(labels[each.workload], index)}",
+            f"{labels[each.workload]}: {each.implementation} {config_text(each.config)}",
+            f"Trial {each.trial_id}" + ("." if each.stage == "confirm" else ", quick stage only."),
+            samples_figure(each, labels[each.workload], style_of[each.implementation]),
+            width_px=800,
+            height_px=320,
+        )
+        for index, each in enumerate(unique)
+    )
+    return ChartGroup(
+        "chart-samples",
+        "Samples in the order taken",
+        "Winners, and trials asked for. Dashed: median of the process. The time axis does not "
+        "start at 0, so that small drifts show; time passed between the processes."
+        + _left_out(len(winners)),
+        charts,
+    )
+
+
+def _results(report: StudyReport, workload: WorkloadReport) -> Iterator[BestCandidate]:
+    for implementation in report.implementations:
+        found = fastest_of(workload, implementation)
+        if found is not None:
+            yield found
+
+
+def _left_out(count: int, limit: int = MAX_CHARTS_OF_A_KIND) -> str:
+    return f" The first {limit} of {count} shapes are drawn." if count > limit else ""
+
+
+def all_charts(groups: Sequence[ChartGroup]) -> tuple[Chart, ...]:
+    """Return the charts of all groups."""
+    return tuple(chart for group in groups for chart in group.charts)

@@ -1,0 +1,312 @@
+"""The tables of a report as plain cells, for Markdown and HTML alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from typing import TypeAlias
+
+from tuner.domain.identity import config_text
+from tuner.domain.identity import Plain
+from tuner.domain.outcome import Outcome
+from tuner.domain.protocol import Protocol
+from tuner.domain.stats import ratio_interval
+from tuner.domain.study import BestCandidate
+from tuner.domain.workload import Workload
+from tuner.report.best import BestAnswer
+from tuner.report.study_report import StudyReport
+from tuner.report.study_report import WorkloadReport
+from tuner.store.views import TrialSummary
+
+# How a cell is set: words of ours, a figure, or stored text that is shown letter by letter.
+CellKind: TypeAlias = Literal["words", "number", "code"]
+MISSING = "–"
+MAX_MESSAGE_LENGTH = 200
+
+BEST_COLUMNS = (
+    "study_id", "study", "operator", "shape", "dtype", "scalars", "implementation", "config",
+    "trial_id", "median_us", "low_us", "high_us", "bandwidth_gb_s", "processes",
+    "samples_per_process", "tie_count", "ties", "runner_up_implementation", "runner_up_config",
+    "runner_up_trial_id", "runner_up_median_us", "runner_up_ratio", "runner_up_ratio_low",
+    "runner_up_ratio_high", "warnings", "source_hash", "environment_key", "protocol_key",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell: its text, how it is set, and whether it stands out."""
+
+    text: str
+    kind: CellKind = "words"
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table for people.
+
+    Attributes:
+        name: Letters and dashes, for links to it.
+        title: Heading.
+        columns: Head of each column, with its unit.
+        rows: Cells, as many a row as there are columns.
+        note: What the reader must know, or "".
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+def number(value: float | None) -> str:
+    """Return a figure with four significant digits; a dash for what is not known."""
+    if value is None:
+        return MISSING
+    if abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:#.4g}" if value else "0"
+
+
+def study_facts(report: StudyReport) -> dict[str, str]:
+    """Return what the head of a report says of a study, by name."""
+    study, environment = report.study, report.environment
+    facts = {"study": f"{study.name} (id {study.id}, {study.state})", "operator": study.operator}
+    description = study.spec.get("description")
+    if description:
+        facts["question"] = str(description)
+    name = environment.context.get("name", "") if environment else ""
+    facts["device"] = f"{name or 'name unknown'}, {study.architecture}, {study.device_id}"
+    if environment:
+        facts["environment"] = "; ".join(
+            f"{field} {environment.identity[field]}"
+            for field in ("driver", "runtime", "compiler", "triton", "os")
+            if field in environment.identity
+        )
+    facts["protocol"] = protocol_text(report.protocol)
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in study.counts.items())
+    facts["trials"] = f"{study.planned} planned: {counts or 'none stored yet'}"
+    return facts
+
+
+def protocol_text(protocol: Protocol | None) -> str:
+    """Say in one line how finalists were timed."""
+    if protocol is None:
+        return "unknown: no trial stored"
+    launches = (
+        f"{protocol.launches_per_sample} launches a sample"
+        if protocol.launches_per_sample
+        else f"launches a sample chosen to last {protocol.target_sample_us:g} µs"
+    )
+    return (
+        f"{protocol.processes} fresh processes × {protocol.samples} samples after "
+        f"{protocol.warmup} warm-ups, {launches}; {protocol.cache} cache, "
+        f"{protocol.submission} submission, input seed {protocol.input_seed}"
+    )
+
+
+def comparison_table(report: StudyReport) -> Table:
+    """Return shapes × implementations: each one's fastest confirmed median, the best strong."""
+    rows = []
+    for each in report.workloads:
+        cells = [Cell(each.label)]
+        for implementation in report.implementations:
+            found = fastest_of(each, implementation)
+            is_best = found is not None and each.answer is not None and _is(found, each.answer.best)
+            cells.append(Cell(number(found and found.median_us), "number", is_best))
+        rows.append(tuple(cells))
+    return Table(
+        "implementations",
+        "Implementations by shape, µs a launch",
+        ("shape", *report.implementations),
+        tuple(rows),
+        "Median of the process medians of each implementation's fastest confirmed config; "
+        f"{MISSING}: it has none. Where several can't be told apart, the simplest is strong.",
+    )
+
+
+def best_table(report: StudyReport) -> Table:
+    """Return the best config of each shape, how sure that is, and what comes next."""
+    rows = []
+    for each in report.workloads:
+        if each.answer is None:
+            rows.append((Cell(each.label), Cell("no valid config"), *([Cell(MISSING)] * 6)))
+            continue
+        best = each.answer.best
+        rows.append(
+            (
+                Cell(each.label),
+                Cell(best.implementation, "code"),
+                Cell(config_text(best.config), "code"),
+                Cell(number(best.median_us), "number", strong=True),
+                Cell(range_text(best), "number"),
+                Cell(number(best.bandwidth_gb_s or None), "number"),
+                Cell("; ".join(map(_named, each.answer.ties)) or MISSING, _kind(each.answer.ties)),
+                Cell(_runner_up_text(each.answer)),
+            )
+        )
+    return Table(
+        "best",
+        "Best config of each shape",
+        (
+            "shape", "implementation", "config", "median µs", "range µs", "GB/s", "tied with",
+            "next, times as long",
+        ),
+        tuple(rows),
+        "Range: smallest to largest process median, not a confidence interval. GB/s: the fewest "
+        "bytes the problem must move, over the median; with a hot cache it can exceed what the "
+        "memory gives. In brackets the 95 % interval of the ratio.",
+    )  # fmt: skip
+
+
+def failure_table(report: StudyReport) -> Table:
+    """Return what was not measured, grouped by outcome, implementation and reason."""
+    groups: dict[tuple[str, str, str], list[TrialSummary]] = {}
+    order = [str(outcome) for outcome in Outcome]
+    for trial in report.trials:
+        if trial.outcome is not None and trial.outcome is not Outcome.OK:
+            reason = trial.message.partition(":")[0]
+            groups.setdefault((str(trial.outcome), trial.implementation, reason), []).append(trial)
+    rows = [
+        (
+            Cell(outcome),
+            Cell(implementation, "code"),
+            Cell(str(trials[0].stage or MISSING)),
+            Cell(str(len(trials)), "number"),
+            Cell(shortened(trials[0].message, MAX_MESSAGE_LENGTH), "code"),
+            Cell(_some_ids(trials), "number"),
+        )
+        for (outcome, implementation, _), trials in sorted(
+            groups.items(), key=lambda item: (order.index(item[0][0]), item[0])
+        )
+    ]
+    return Table(
+        "failures",
+        "Not measured, by outcome",
+        ("outcome", "implementation", "stage", "trials", "first message", "trial ids"),
+        tuple(rows),
+        "skipped: refused by a constraint before launch." if rows else "",
+    )
+
+
+def environment_table(report: StudyReport) -> Table:
+    """Return every field of the environment, identity fields first."""
+    rows: list[tuple[Cell, ...]] = []
+    if report.environment is not None:
+        for kind, fields in (
+            ("identity", report.environment.identity),
+            ("context", report.environment.context),
+        ):
+            rows += [(Cell(name, "code"), Cell(fields[name], "code"), Cell(kind))
+                     for name in sorted(fields)]  # fmt: skip
+    return Table(
+        "environment",
+        "Environment",
+        ("field", "value", "kind"),
+        tuple(rows),
+        "Identity fields must match for two times to be compared; context is recorded only.",
+    )
+
+
+def best_rows(report: StudyReport) -> list[dict[str, Plain]]:
+    """Return the rows of ``best.csv``: one a workload with a valid config, full precision."""
+    return [
+        _best_row(report, each, each.answer) for each in report.workloads if each.answer is not None
+    ]
+
+
+def fastest_of(workload: WorkloadReport, implementation: str) -> BestCandidate | None:
+    """Return an implementation's result at a workload: the answer's own, else its fastest."""
+    own = [each for each in workload.confirmed if each.implementation == implementation]
+    if workload.answer is not None and workload.answer.best.implementation == implementation:
+        return workload.answer.best
+    return min(own, key=lambda each: (each.median_us, each.trial_id), default=None)
+
+
+def range_text(candidate: BestCandidate) -> str:
+    """Return the range of the process medians."""
+    medians = candidate.process_medians_us
+    return f"{number(min(medians))} – {number(max(medians))}"
+
+
+def shortened(text: str, length: int) -> str:
+    """Return a text in one line of at most ``length`` characters, cut in the middle."""
+    line = " ".join(text.split())
+    if len(line) <= length:
+        return line
+    head = (length - 1) * 2 // 3
+    return f"{line[:head]}…{line[len(line) - (length - 1 - head) :]}"
+
+
+def _best_row(
+    report: StudyReport, workload: WorkloadReport, answer: BestAnswer
+) -> dict[str, Plain]:
+    best, second = answer.best, answer.runner_up
+    low, high = ratio_interval(best.samples_us, second.samples_us) if second else (None, None)
+    return {
+        "study_id": report.study.id,
+        "study": report.study.name,
+        **_workload_cells(workload.workload),
+        "implementation": best.implementation,
+        "config": config_text(best.config),
+        "trial_id": best.trial_id,
+        "median_us": best.median_us,
+        "low_us": min(best.process_medians_us),
+        "high_us": max(best.process_medians_us),
+        "bandwidth_gb_s": best.bandwidth_gb_s or None,
+        "processes": len(best.samples_us),
+        "samples_per_process": min(len(samples) for samples in best.samples_us),
+        "tie_count": len(answer.ties),
+        "ties": "; ".join(map(_named, answer.ties)),
+        "runner_up_implementation": second and second.implementation,
+        "runner_up_config": second and config_text(second.config),
+        "runner_up_trial_id": second and second.trial_id,
+        "runner_up_median_us": second and second.median_us,
+        "runner_up_ratio": second and second.median_us / best.median_us,
+        "runner_up_ratio_low": low,
+        # One single sample on a side has no upper bound: an empty cell, not an infinity.
+        "runner_up_ratio_high": None if high == float("inf") else high,
+        "warnings": "; ".join(best.warnings),
+        "source_hash": best.source_hash,
+        "environment_key": best.environment.key,
+        "protocol_key": best.protocol.key,
+    }
+
+
+def _workload_cells(workload: Workload) -> Mapping[str, Plain]:
+    return {
+        "operator": workload.operator,
+        "shape": workload.shape_text,
+        "dtype": workload.dtype,
+        "scalars": " ".join(f"{name}={value!r}" for name, value in workload.scalars),
+    }
+
+
+def _is(one: BestCandidate, other: BestCandidate) -> bool:
+    return one.trial_id == other.trial_id
+
+
+def _named(candidate: BestCandidate) -> str:
+    return f"{candidate.implementation} {config_text(candidate.config)}"
+
+
+def _kind(ties: Sequence[BestCandidate]) -> CellKind:
+    return "code" if ties else "words"
+
+
+def _runner_up_text(answer: BestAnswer) -> str:
+    second = answer.runner_up
+    if second is None:
+        return MISSING
+    low, high = ratio_interval(answer.best.samples_us, second.samples_us)
+    ratio = second.median_us / answer.best.median_us
+    interval = f"{low:.3f} – {high:.3f}" if high != float("inf") else "unknown"
+    return f"{second.implementation}, {ratio:.3f} ({interval})"
+
+
+def _some_ids(trials: Sequence[TrialSummary]) -> str:
+    shown = ", ".join(str(trial.id) for trial in trials[:3])
+    return shown + (", …" if len(trials) > 3 else "")
