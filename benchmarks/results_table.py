@@ -20,7 +20,7 @@ def table(database: str, study: str) -> str:
     """Return the Markdown table of a study."""
     frame = tuner.history(study, settings=load_settings(db=database))
     confirmed = frame[frame["confirmed"] & (frame["outcome"] == "ok")]
-    names = list(dict.fromkeys(frame["implementation"]))
+    names = sorted(set(frame["implementation"]))
     lines = [
         "| shape | " + " | ".join(names) + " | best config | range µs | GB/s |",
         "|---|" + "---|" * (len(names) + 3),

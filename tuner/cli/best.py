@@ -57,7 +57,7 @@ def best(
 ) -> None:
     """Say which configuration is best for a shape, and how sure that is.
 
-    Example: tuner best rmsnorm --shape 1024x4096 --format json
+    Example: tuner best OPERATOR --shape 1024x4096 --format json
     """
     from tuner import api
     from tuner.cli.output import print_object

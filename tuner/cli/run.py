@@ -43,7 +43,7 @@ def run(
 ) -> None:
     """Run a study; on one that was stopped, go on; on a finished one, add nothing.
 
-    Example: tuner run studies/rmsnorm.toml --device auto --budget 30m
+    Example: tuner run quickstart --device cpu --budget 30m
     """
     from tuner import api
     from tuner.cli.progress import Progress

@@ -19,7 +19,7 @@ class Workload:
     """An operator with everything that fixes the problem. Arrays are contiguous, row-major.
 
     Attributes:
-        operator: Name of the operator, e.g. ``rmsnorm``.
+        operator: Name of the operator.
         shape: Size of each of the operator's dimensions, e.g. ``(1024, 4096)``.
         dtype: NumPy-style name of the element type, e.g. ``float32``.
         scalars: Scalar arguments by name, sorted by name, e.g. ``(("epsilon", 1e-5),)``.
