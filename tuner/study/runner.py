@@ -82,6 +82,7 @@ class StudyRunner:
     _begun: float = field(default_factory=time.monotonic)
     _trials_run: int = 0
     _stored: dict[tuple[str, str, str], StoredTrial] = field(default_factory=dict)
+    _cut_off: dict[tuple[str, str, str], StoredTrial] = field(default_factory=dict)
 
     def run(self) -> tuple[int, bool]:
         """Run until everything planned is stored, or the budget is used up.
@@ -113,15 +114,19 @@ class StudyRunner:
 
     def _load_stored(self) -> None:
         """Read the study's trials; of several attempts at a point the last one counts."""
-        self._stored = {}
-        for trial in self.recorder.stored_trials(self._study_id):
-            if trial.outcome is Outcome.INTERRUPTED:
-                self._stored.pop(trial.point.key, None)
-            else:
-                self._stored[trial.point.key] = trial
+        trials = self.recorder.stored_trials(self._study_id)
+        last = {trial.point.key: trial for trial in trials}
+        is_cut_off = {key: trial.outcome is Outcome.INTERRUPTED for key, trial in last.items()}
+        self._stored = {key: trial for key, trial in last.items() if not is_cut_off[key]}
+        self._cut_off = {key: trial for key, trial in last.items() if is_cut_off[key]}
 
     def _search(self, workload_plan: WorkloadPlan) -> bool:
         """Run a workload's trials; False when the budget ended it."""
+        # First what was cut off: a sampler that has moved on might not propose it again.
+        for point in self._cut_off_points(workload_plan.workload):
+            if self._budget_used():
+                return False
+            self._run_trial(point)
         trials = [
             trial
             for trial in self._trials_of(workload_plan.workload)
@@ -230,6 +235,10 @@ class StudyRunner:
         quick = self.spec.quick
         sampling = sampling_of(self.definition.protocol, warmup=quick.warmup, samples=quick.samples)
         return TrialJob(kernel, self.operator.problem(point.workload), sampling)
+
+    def _cut_off_points(self, workload: Workload) -> list[TrialPoint]:
+        points = [trial.point for trial in self._cut_off.values()]
+        return [point for point in points if point.workload == workload]
 
     def _trials_of(self, workload: Workload) -> list[StoredTrial]:
         return [each for each in self._stored.values() if each.point.workload == workload]

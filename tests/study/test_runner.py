@@ -1,0 +1,253 @@
+"""The study loop over a real database and a scripted worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import field
+from pathlib import Path
+
+import pytest
+
+from tuner.domain.device import DeviceFacts
+from tuner.domain.environment import Environment
+from tuner.domain.job import ConfirmJob
+from tuner.domain.job import Kernel
+from tuner.domain.job import TrialJob
+from tuner.domain.outcome import Outcome
+from tuner.domain.outcome import Stage
+from tuner.domain.protocol import Limits
+from tuner.domain.records import BuildReport
+from tuner.domain.records import Failure
+from tuner.domain.records import ProcessReport
+from tuner.domain.records import TrialReport
+from tuner.domain.study import SourceText
+from tuner.domain.study import StoredTrial
+from tuner.domain.study import StudyDefinition
+from tuner.errors import EnvironmentProblem
+from tuner.operator import Operator
+from tuner.store import open_store
+from tuner.store import Store
+from tuner.study import events
+from tuner.study.plan import make_plan
+from tuner.study.runner import StudyRunner
+from tuner.study.spec import Budget
+from tuner.study.spec import parse_study
+
+FACTS = DeviceFacts(
+    "fake:0", "fake", "fake1", "fake", 1, 32, 1024, (2**31 - 1, 65535, 65535), 2**63 - 1, 65536,
+    255, 2**40, 0, "host-clock",
+)  # fmt: skip
+STUDY = """schema = 1
+name = "scripted"
+operator = "planted"
+shapes = ["4x8", "5x8"]
+[space.good]
+BLOCK = [32, 64]
+[space.wrong]
+BLOCK = [32, 64]
+[space.half]
+BLOCK = [64]
+[search]
+finalists = 2
+[protocol]
+processes = 3
+samples = 4
+"""
+
+
+@dataclass
+class ScriptedWorker:
+    """Takes times and failures from a script, by entry point and block."""
+
+    quick_us: Callable[[Kernel], float]
+    failures: dict[tuple[str, str], Outcome] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    stop_at: str = ""
+
+    def run_trial(self, job: TrialJob, limits: Limits) -> TrialReport:
+        name = f"{job.kernel.entry}/{job.kernel.geometry.threads}"
+        if name == self.stop_at:
+            raise KeyboardInterrupt
+        self.log.append(name)
+        return self._report(job.kernel, "quick", job.sampling.samples)
+
+    def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
+        self.log.append(f"confirm {len(job.kernels)} from {job.rotation}")
+        return [self._report(kernel, "confirm", job.sampling.samples) for kernel in job.kernels]
+
+    def close(self, *, force: bool = False) -> None:
+        del force
+
+    def _report(self, kernel: Kernel, stage: str, samples: int) -> TrialReport:
+        outcome = self.failures.get((stage, f"{kernel.entry}/{kernel.geometry.threads}"))
+        if outcome is not None:
+            return TrialReport(Failure(outcome, Stage.VALIDATE, "as scripted"))
+        time_us = self.quick_us(kernel)
+        times = tuple(time_us * (1 + step / 1000) for step in range(samples))
+        return TrialReport(
+            None, BuildReport(0.1, "0" * 64, "none"), (), ProcessReport(times, 1, 1, "stream")
+        )
+
+
+def by_block(kernel: Kernel) -> float:
+    """Smaller blocks are faster; `half` is the slowest."""
+    return kernel.geometry.threads * (10.0 if "half" in kernel.entry else 1.0)
+
+
+@dataclass
+class Harness:
+    """Runs the scripted study over one database."""
+
+    operator: Operator
+    store: Store
+    events: list[events.Event] = field(default_factory=list)
+
+    def run(
+        self, worker: ScriptedWorker, *, text: str = STUDY, fresh: bool = False,
+        budget: Budget | None = None,
+    ) -> tuple[int, bool]:  # fmt: skip
+        spec = parse_study(text, "scripted.toml")
+        plan = make_plan(spec, self.operator, FACTS)
+        sources = {
+            each.name: self.operator.source(each) for each in spec.implementations(self.operator)
+        }
+        definition = StudyDefinition(
+            spec.name, self.operator.name, spec.as_plain(), "fake:0",
+            Environment({"architecture": "fake1"}, {}), spec.protocol,
+            {
+                name: SourceText(each.source_hash, each.language, each.entry, each.main, each.files)
+                for name, each in sources.items()
+            },
+            {name: each.language for name, each in sources.items()},
+            plan.sampler, 0, plan.planned,
+        )  # fmt: skip
+        return StudyRunner(
+            operator=self.operator,
+            spec=spec,
+            plan=plan,
+            definition=definition,
+            sources=sources,
+            recorder=self.store.recorder(),
+            worker=worker,
+            start_worker=lambda: worker,
+            listener=self.events.append,
+            budget=budget or Budget(),
+            fresh=fresh,
+        ).run()
+
+    def trials(self, study_id: int) -> list[StoredTrial]:
+        return self.store.recorder().stored_trials(study_id)
+
+
+@pytest.fixture
+def harness(planted: Operator, tmp_path: Path) -> Iterator[Harness]:
+    """Return a harness over a database of its own."""
+    with open_store(str(tmp_path / "scripted.db"), create=True, writable=True) as store:
+        yield Harness(planted, store)
+
+
+def test_defaults_run_first_then_the_rest_then_the_finalists(harness: Harness) -> None:
+    worker = ScriptedWorker(by_block)
+
+    study_id, finished = harness.run(worker)
+
+    assert finished
+    first = worker.log[:8]
+    assert first[:3] == ["planted_good/64", "planted_wrong/64", "planted_half/64"]
+    assert sorted(first[3:5]) == ["planted_good/32", "planted_wrong/32"]
+    # The two fastest, and the fastest of the third implementation.
+    assert first[5:] == ["confirm 3 from 0", "confirm 3 from 1", "confirm 3 from 2"]
+    confirmed = [str(trial.point) for trial in harness.trials(study_id) if trial.confirmed]
+    assert sorted(confirmed) == [
+        f"{shape} {name} BLOCK={block}"
+        for shape in ("4x8", "5x8")
+        for name, block in (("good", 32), ("half", 64), ("wrong", 32))
+    ]
+
+
+def test_a_failed_trial_is_no_finalist(harness: Harness) -> None:
+    failures = {("quick", "planted_wrong/32"): Outcome.WRONG_RESULT}
+
+    study_id, _ = harness.run(ScriptedWorker(by_block, failures))
+
+    outcomes = {str(trial.point): trial for trial in harness.trials(study_id)}
+    assert outcomes["4x8 wrong BLOCK=32"].outcome is Outcome.WRONG_RESULT
+    assert outcomes["4x8 wrong BLOCK=64"].confirmed
+
+
+def test_a_finalist_that_fails_gives_its_place_to_the_next(harness: Harness) -> None:
+    failures = {("confirm", "planted_good/32"): Outcome.UNSTABLE_RESULT}
+
+    study_id, finished = harness.run(ScriptedWorker(by_block, failures))
+
+    assert finished
+    trials = {str(trial.point): trial for trial in harness.trials(study_id)}
+    assert trials["4x8 good BLOCK=32"].outcome is Outcome.UNSTABLE_RESULT
+    assert not trials["4x8 good BLOCK=32"].confirmed
+    assert trials["4x8 good BLOCK=64"].confirmed
+
+
+def test_a_finished_study_adds_nothing(harness: Harness) -> None:
+    first, _ = harness.run(ScriptedWorker(by_block))
+    worker = ScriptedWorker(by_block)
+
+    second, finished = harness.run(worker)
+
+    assert (second, finished) == (first, True)
+    assert worker.log == []
+
+
+def test_what_was_cut_off_is_tried_again_first(harness: Harness) -> None:
+    cut = ScriptedWorker(by_block, stop_at="planted_half/64")
+    with pytest.raises(KeyboardInterrupt):
+        harness.run(cut)
+    worker = ScriptedWorker(by_block)
+
+    study_id, finished = harness.run(worker)
+
+    assert finished
+    assert worker.log[0] == "planted_half/64"
+    trials = harness.trials(study_id)
+    done = [trial for trial in trials if trial.outcome is not Outcome.INTERRUPTED]
+    assert len(done) == len({trial.point.key for trial in done}) == 10
+    assert [trial.attempt for trial in trials if "half" in trial.point.implementation] == [0, 1, 0]
+
+
+def test_a_budget_confirms_what_it_has_and_the_next_run_goes_on(harness: Harness) -> None:
+    worker = ScriptedWorker(by_block)
+
+    study_id, finished = harness.run(worker, budget=Budget(trials=2))
+    assert not finished
+    assert worker.log[-1] == "confirm 2 from 2"
+    again, finished = harness.run(ScriptedWorker(by_block))
+
+    assert finished
+    assert again == study_id
+    assert len(harness.trials(study_id)) == 10
+
+
+def test_equal_trials_of_another_study_are_taken_over(harness: Harness) -> None:
+    harness.run(ScriptedWorker(by_block))
+    worker = ScriptedWorker(by_block)
+
+    study_id, finished = harness.run(worker, text=STUDY.replace("[64]", "[64, 128]"))
+
+    assert finished
+    assert [name for name in worker.log if "confirm" not in name] == ["planted_half/128"] * 2
+    assert len(harness.trials(study_id)) == 12
+    fresh = ScriptedWorker(by_block)
+    harness.run(fresh, fresh=True)
+    assert len([name for name in fresh.log if "confirm" not in name]) == 10
+
+
+def test_a_device_that_is_lost_again_and_again_stops_the_study(harness: Harness) -> None:
+    failures = {
+        ("confirm", f"planted_{name}/{block}"): Outcome.INTERRUPTED
+        for name in ("good", "wrong", "half")
+        for block in (32, 64)
+    }
+
+    with pytest.raises(EnvironmentProblem, match="could not be confirmed"):
+        harness.run(ScriptedWorker(by_block, failures))
