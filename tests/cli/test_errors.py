@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from command import Command
 
 GOOD = """schema = 1
 name = "x"

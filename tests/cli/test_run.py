@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 import psutil
 import pytest
-from conftest import Command
-from conftest import OPERATORS
+from command import Command
+from command import OPERATORS
 
 SMALL_STUDY = """
 schema = 1
