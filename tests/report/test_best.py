@@ -21,8 +21,6 @@ from tuner.report.best import answer_same_architecture
 from tuner.report.best import nearest_shape
 
 HERE = Environment({"architecture": "gfx1201", "driver": "7.13", "triton": "3.9"}, {"load": "1"})
-    {"architecture": "gfx1201", "driver": "7.13", "triton": "3.9.0+a"}, {"load": "1"}
-)
 ASKED = Workload("scale", (4, 8))
 TODAY = {"block": "new", "row": "new"}
 START = datetime(2026, 12, 1, tzinfo=UTC)

@@ -23,8 +23,8 @@ from tuner.store.check import find_problems
 from tuner.store.models import Base
 from tuner.store.models import TrialRow
 from tuner.store.table import update_row
-from tuner.testing.store_contract import confirm
-from tuner.testing.store_contract import run_trial
+from tuner.testing.store_steps import confirm
+from tuner.testing.store_steps import run_trial
 from tuner.testing.store_values import make_definition
 from tuner.testing.store_values import make_source
 

@@ -18,8 +18,8 @@ from tuner.store import queries
 from tuner.store import Store
 from tuner.store.resume import find_reusable
 from tuner.store.resume import stored_trials
-from tuner.testing.store_contract import confirm
-from tuner.testing.store_contract import run_trial
+from tuner.testing.store_steps import confirm
+from tuner.testing.store_steps import run_trial
 from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
 from tuner.testing.store_values import make_point

@@ -12,6 +12,7 @@ from tuner.domain.identity import Plain
 
 # A spreadsheet runs a cell that starts with one of these as a formula (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_CSV_LINE_END = "\r\n"
 
 
 def write_csv(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str], target: TextIO) -> int:
@@ -20,13 +21,28 @@ def write_csv(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str], targe
     Numbers are written so that they read back bit-equal; None is an empty cell; a text that a
     spreadsheet would run as a formula gets a leading apostrophe. Numbers never do.
     """
-    writer = csv.writer(target, lineterminator="\n")
+    writer = csv.writer(_LineFeeds(target), lineterminator=_CSV_LINE_END)
     writer.writerow(columns)
     count = 0
     for row in rows:
         writer.writerow([cell(row.get(name)) for name in columns])
         count += 1
     return count
+
+
+class _LineFeeds:
+    """Ends each row with a line feed.
+
+    The csv module quotes a cell that holds a character of its line end, and no other: told of
+    a bare line feed, it would write a carriage return in a text as it is (Python 3.11).
+    """
+
+    def __init__(self, target: TextIO) -> None:
+        self._target = target
+
+    def write(self, row: str) -> int:
+        """Write one row."""
+        return self._target.write(row.removesuffix(_CSV_LINE_END) + "\n")
 
 
 def cell(value: Plain) -> str:
