@@ -28,6 +28,7 @@ from tuner.domain.study import StudyDefinition
 from tuner.errors import EnvironmentProblem
 from tuner.operator import Operator
 from tuner.store import open_store
+from tuner.store import queries
 from tuner.store import Store
 from tuner.study import events
 from tuner.study.plan import make_plan
@@ -240,6 +241,16 @@ def test_equal_trials_of_another_study_are_taken_over(harness: Harness) -> None:
     fresh = ScriptedWorker(by_block)
     harness.run(fresh, fresh=True)
     assert len([name for name in fresh.log if "confirm" not in name]) == 10
+
+
+def test_configs_of_one_binary_are_warned_of(harness: Harness) -> None:
+    study_id, _ = harness.run(ScriptedWorker(by_block))  # gives every trial the same hash
+
+    with harness.store.session() as session:
+        trials = queries.list_trials(session, study_id)
+    warned = [str(trial.config) for trial in trials if "same_binary: trial" in str(trial.warnings)]
+    # Of each workload's two blocks of `good` and `wrong`, the second is warned of.
+    assert len(warned) == 4
 
 
 def test_a_device_that_is_lost_again_and_again_stops_the_study(harness: Harness) -> None:

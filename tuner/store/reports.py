@@ -16,6 +16,7 @@ from sqlalchemy import select
 from tuner.domain.identity import canonical_json
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
+from tuner.domain.records import BuildReport
 from tuner.domain.records import Failure
 from tuner.domain.records import TrialReport
 from tuner.domain.stats import median
@@ -23,11 +24,14 @@ from tuner.domain.stats import stability_warnings
 from tuner.store import rows
 from tuner.store.models import ProcessRow
 from tuner.store.models import SampleRow
+from tuner.store.models import TrialRow
 from tuner.store.models import ValidationRow
 from tuner.store.rows import Values
 from tuner.store.table import insert_process
 from tuner.store.table import insert_rows
 from tuner.store.table import table_of
+
+SAME_BINARY = "same_binary"
 
 
 def sound_report(report: TrialReport) -> TrialReport:
@@ -105,10 +109,16 @@ def confirm_trial(
     processes_us = confirming_samples(connection, trial["id"])
     if len(processes_us) < required:
         return changes
-    return changes | confirmed_values(processes_us, trial["bytes_moved"])
+    earlier = rows.read_texts(trial["warnings"])
+    kept = [text for text in earlier if text.startswith(SAME_BINARY)]
+    return changes | confirmed_values(processes_us, trial["bytes_moved"], kept)
 
 
-def confirmed_values(processes_us: Sequence[Sequence[float]], bytes_moved: int | None) -> Values:
+def confirmed_values(
+    processes_us: Sequence[Sequence[float]],
+    bytes_moved: int | None,
+    kept_warnings: Sequence[str] = (),
+) -> Values:
     """Return the columns that derive from the samples of all confirming processes.
 
     ``bandwidth_gb_s`` is the workload's fewest bytes over the median, in 10^9 bytes a second.
@@ -121,8 +131,36 @@ def confirmed_values(processes_us: Sequence[Sequence[float]], bytes_moved: int |
         "low_us": min(medians),
         "high_us": max(medians),
         "bandwidth_gb_s": bytes_moved / median_us / 1e3 if bytes_moved else None,
-        "warnings": canonical_json(list(stability_warnings(processes_us))),
+        "warnings": canonical_json([*kept_warnings, *stability_warnings(processes_us)]),
     }
+
+
+def same_binary_warning(
+    connection: Connection, trial: dict[str, Any], build: BuildReport | None
+) -> Values:
+    """Warn where another config of the study gave the same binary: the sweep compared nothing.
+
+    A parameter that only changes the launch does that rightly; a compile-time one whose value
+    never reached the compiler does it too, and the times then differ by noise alone.
+    """
+    if build is None or build.binary_hash is None:
+        return {}
+    table = table_of(TrialRow)
+    query = select(table.c.id).where(
+        table.c.study_id == trial["study_id"],
+        table.c.workload_id == trial["workload_id"],
+        table.c.implementation_id == trial["implementation_id"],
+        table.c.binary_hash == build.binary_hash,
+        table.c.config_key != trial["config_key"],
+    )
+    other = connection.scalar(query.order_by(table.c.id).limit(1))
+    if other is None:
+        return {}
+    text = (
+        f"{SAME_BINARY}: trial {other} with another config has the same binary; "
+        "unless the parameter only changes the launch, it did not reach the compiler"
+    )
+    return {"warnings": canonical_json([text])}
 
 
 def confirming_samples(connection: Connection, trial_id: int) -> list[list[float]]:

@@ -37,6 +37,7 @@ from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
 from tuner.store.problems import checked_integer
 from tuner.store.reports import confirm_trial
+from tuner.store.reports import same_binary_warning
 from tuner.store.reports import sound_report
 from tuner.store.reports import store_report
 from tuner.store.rows import Values
@@ -187,6 +188,7 @@ class StudyRecorder:
             changes = store_report(connection, trial_id, sound, stage="quick", position=0)
             changes |= rows.failure_values(sound.failure)
             changes |= rows.build_values(sound.build)
+            changes |= same_binary_warning(connection, trial, sound.build)
             changes |= {
                 "bytes_moved": checked_integer("bytes moved", bytes_moved),
                 "validate_s": rows.finite(sound.validate_s),
