@@ -270,8 +270,8 @@ class Compiler:
     """A worker that compiles for architectures without opening a device."""
 
     def __init__(self, settings: Settings) -> None:
-        # Not the CPU device's environment: Triton must compile, not interpret.
-        self._process = WorkerProcess(worker_environment("", settings.cache_dir))
+        self._settings = settings
+        self._process = self._start()
 
     def __enter__(self) -> Self:
         return self
@@ -280,12 +280,25 @@ class Compiler:
         self._process.close()
 
     def compile(self, job: CompileJob, timeout_s: float) -> CompileReport:
-        """Compile one kernel.
+        """Compile one kernel. A compiler that crashes or hangs is that kernel's answer."""
+        try:
+            self._process.send(messages.RunCompile(job))
+            reply = self._process.receive(timeout_s)
+        except WorkerDied as error:
+            report = CompileReport(None, f"the compiler crashed: {error.description}", error.log)
+        except WorkerTimeout as error:
+            report = CompileReport(None, f"the compiler gave {error}", error.log)
+        else:
+            if isinstance(reply, messages.Compiled):
+                return reply.report
+            raise _unexpected(reply)
+        self._process.close()
+        self._process = self._start()
+        return report
 
-        Raises:
-            EnvironmentProblem: The compiler crashed or did not end in time.
-        """
-        return _expect(self._process, messages.RunCompile(job), messages.Compiled, timeout_s).report
+    def _start(self) -> WorkerProcess:
+        # Not the CPU device's environment: Triton must compile, not interpret.
+        return WorkerProcess(worker_environment("", self._settings.cache_dir))
 
 
 def _ask(settings: Settings, request: messages.Request, answer: type[_T]) -> _T:
