@@ -215,6 +215,22 @@ def test_a_changed_file_is_a_new_study_that_measures_only_what_is_new(tuner: Com
     assert list(measured["config"]) == ['{"BLOCK":128}'] * 2
 
 
+def test_without_a_compiler_hip_is_skipped_with_the_reason_and_the_rest_runs(
+    tuner: Command,
+) -> None:
+    study = tuner.write_study("small.toml", SMALL_STUDY)
+
+    run = tuner("run", study, TUNER_CPU_COMPILER="no-such-compiler")
+
+    assert run.code == 0, run.err
+    rows = trials(tuner, "small")
+    ran = {row["implementation"] for row in rows if row["outcome"] == "ok"}
+    assert ran == {"triton-row"}
+    skipped = [row["message"] for row in rows if row["outcome"] == "skipped"]
+    assert len(skipped) == 10
+    assert all("language: hip: " in message for message in skipped)
+
+
 def test_fresh_measures_again(tuner: Command) -> None:
     study = tuner.planted_study()
     first = tuner("run", study, *EXTRA, "--format", "json")

@@ -97,7 +97,13 @@ class Rules:
     argument_violation: str
 
     def violation(self, config: Config) -> Violation | None:
-        """Return the first constraint a config breaks; an argument that doesn't fit refuses all."""
+        """Return the first constraint a config breaks.
+
+        A language that the device can't build, and an argument that doesn't fit, refuse all.
+        """
+        why_not = self.facts.languages.get(self.implementation.language)
+        if why_not:
+            return Violation("language", f"{self.implementation.language}: {why_not}")
         if self.argument_violation:
             return Violation("argument", self.argument_violation)
         return first_violation(config, self.dims, self.facts, self.implementation.constraints)
