@@ -19,7 +19,7 @@ check: install-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/typos tuner kernels studies alembic tests docs benchmarks README.md CHANGELOG.md
+	$(BIN)/typos tuner kernels studies alembic docs benchmarks README.md CHANGELOG.md # tests misspell on purpose
 
 format: install-dev
 	$(BIN)/ruff check --fix .
@@ -38,7 +38,7 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[triton,amd,nvidia,parquet,report,test,check]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[triton,amd,nvidia,parquet,images,test,check]'
 	touch $@
 
 clean:

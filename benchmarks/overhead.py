@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import os
 import platform
 import statistics
@@ -122,7 +123,7 @@ def run_study(database: Path, sampler: str, trials: int) -> list[float]:
             start_worker=InstantWorker,
             listener=listen,
         ).run()
-    return [1000 * (b - a) for a, b in zip(ends, ends[1:], strict=False)]
+    return [1000 * (b - a) for a, b in itertools.pairwise(ends)]
 
 
 def fsync_ms(directory: Path) -> float:

@@ -164,8 +164,9 @@ def tied(best: Processes, other: Processes) -> bool:
     """Tell whether two results can't be told apart.
 
     The interval of their ratio must hold 1, and, where both have several processes, either
-    their process medians overlap or the results lie within 2 %. With two or three processes Student's interval alone is so wide that
-    it would tie results of which one was 70 % slower in every process.
+    their process medians overlap or the results lie within 2 %. With two or three processes
+    Student's interval alone is so wide that it would tie results of which one was 70 % slower
+    in every process.
 
     Raises:
         ValueError: As ``ratio_interval``.
