@@ -12,19 +12,37 @@ import sqlite3
 import sys
 import tempfile
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
+from tuner.domain.evidence import EvidenceFile
+from tuner.domain.evidence import EvidenceRecord
+from tuner.domain.evidence import RecordedTimes
+from tuner.domain.evidence import Reproduction
+from tuner.domain.evidence import Statistic
+from tuner.domain.evidence import Timer
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
+from tuner.domain.profile import KernelProfile
+from tuner.domain.profile import KernelResources
+from tuner.domain.profile import ProfilerName
+from tuner.domain.profile import ProfileSource
 from tuner.domain.study import SkippedPoint
 from tuner.domain.workload import Workload
 from tuner.store import migrate
 from tuner.store import open_store
 from tuner.store import queries
 from tuner.store import Store
+from tuner.store.evidence import add_evidence
+from tuner.store.evidence import find_records
+from tuner.store.evidence import list_evidence
+from tuner.store.profiles import add_profile
+from tuner.store.profiles import profiles_of
+from tuner.store.reproductions import add_reproduction
+from tuner.store.reproductions import list_reproductions
 from tuner.store.schema import head
-from tuner.testing.store_contract import confirm
-from tuner.testing.store_contract import run_trial
+from tuner.testing.store_steps import confirm
+from tuner.testing.store_steps import run_trial
 from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
 from tuner.testing.store_values import make_environment
@@ -60,6 +78,69 @@ def fill(store: Store) -> None:
     newer = make_definition(environment=make_environment(driver="2.0"))
     third = recorder.open_study(newer, fresh=False).study_id
     confirm(recorder, run_trial(recorder, third, 64, 9.0), (9.0, 9.5), (9.25,))
+    fill_evidence(store, third)
+    fill_profiles(store, origin)
+
+
+def fill_evidence(store: Store, study_id: int) -> None:
+    """Store imported records and what reruns gave."""
+    good = EvidenceRecord(
+        line=3,
+        operator="vector_add",
+        implementation="block",
+        language="hip",
+        shape="1024x4096",
+        dtype="float32",
+        scalars={"scale": 0.1},
+        config={"BLOCK": 256},
+        protocol={"warmup": 10, "samples": 50},
+        environment={"architecture": "gfx1201"},
+        times=RecordedTimes(
+            "ms",
+            Timer.EVENT,
+            Statistic.MEDIAN_OF_PROCESS_MEDIANS,
+            *("0.058440", "0.058041", "0.0590205"),
+        ),
+        max_abs_error=2e-5,
+        measured_on="2026-07-19",
+        extra={"grid": "1024"},
+    )
+    sampled = EvidenceRecord(line=4, times=RecordedTimes("us", samples=("10.10", "1.2e1")))
+    failed = EvidenceRecord(line=5, outcome=Outcome.WRONG_RESULT, message="postcheck=FAIL")
+    file = EvidenceFile("ab" * 32, "run.log", "log", 1234)
+    rerun = Reproduction(
+        *("record", "1", "slower"), study_id, None, 1.25, 1.2, 1.3, 0.03, [{"name": "driver"}]
+    )
+    with store.transaction() as connection:
+        add_evidence(connection, "others", file, [good, sampled, failed], may_extend=False)
+        add_reproduction(connection, rerun)
+        add_reproduction(connection, Reproduction("study", "1", "not_comparable"))
+
+
+def fill_profiles(store: Store, trial_id: int) -> None:
+    """Store a profile of each origin: one with all there is, one with next to nothing."""
+    full = KernelProfile(
+        profiler=ProfilerName.ROCPROFV3,
+        profiler_version="1.1.0",
+        kernel_name="void add<float>(float*, int)",
+        dispatches=8,
+        excluded_dispatches=3,
+        samples_us=(9.14, 8.68, 7.08, 9.0, 8.5),
+        copy_dispatches=2,
+        fill_dispatches=1,
+        other_dispatches=4,
+        grid=(16, 1, 1),
+        block=(256, 1, 1),
+        resources=KernelResources(32, 0, 16, 0, None, 0),
+        extra={"Agent_Id": "Agent 4", "Queue_Id": ["1", "2"]},
+    )
+    bare = KernelProfile(
+        *(ProfilerName.NCU, None, "add", 1, 0, (), None, None, 0, None, None),
+        *(KernelResources(), {}),
+    )
+    with store.transaction() as connection:
+        add_profile(connection, trial_id, full, ProfileSource("run"), make_environment())
+        add_profile(connection, trial_id, bare, ProfileSource("file", "a.csv", "cd" * 32), None)
 
 
 def answers(store: Store) -> dict[str, object]:
@@ -75,6 +156,17 @@ def answers(store: Store) -> dict[str, object]:
                 for each in candidates
             ],
             "counts": {each.id: dict(each.counts) for each in queries.list_studies(session)},
+            "records": [
+                [each.id, each.evidence, asdict(each.record), each.record.times.samples_us]
+                for summary in list_evidence(session)
+                for each in find_records(session, summary.name)
+            ],
+            "reproductions": [asdict(each.reproduction) for each in list_reproductions(session)],
+            "profiles": [
+                [each.id, trial_id, asdict(each.profile), asdict(each.source), each.environment_key]
+                for trial_id in range(1, 20)
+                for each in profiles_of(session, trial_id)
+            ],
         }
 
 

@@ -38,7 +38,7 @@ def test_a_golden_database_gives_the_same_answers(
     with open_store(str(path), create=False, writable=False) as store:
         found = json.loads(json.dumps(maker.answers(store)))
     expected = json.loads((GOLDEN / f"revision_{revision}.json").read_text("utf-8"))
-    assert found.keys() == expected.keys()
+    assert found.keys() >= expected.keys()  # later revisions hold more kinds of rows
     for name, value in expected.items():
         assert found[name] == value, name
 

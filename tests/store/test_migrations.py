@@ -31,8 +31,8 @@ MIGRATION = """
 from alembic import op
 import sqlalchemy as sa
 
-revision = "0002"
-down_revision = "0001"
+revision = "{next}"
+down_revision = "{head}"
 
 
 def upgrade():
@@ -45,6 +45,14 @@ def downgrade():
     with op.batch_alter_table("tuner_study") as batch:
         batch.drop_column("note")
 """
+
+
+HEAD = schema.head()
+NEXT = f"{int(HEAD) + 1:04}"
+
+
+def planted(more: str = "") -> str:
+    return MIGRATION.format(next=NEXT, head=HEAD, more=more)
 
 
 def make_database(path: Path) -> None:
@@ -65,12 +73,12 @@ def empty(database: Path) -> Engine:
 
 @pytest.fixture
 def next_scripts(folder: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A database of today, migrations with a planted 0002, and a program that needs it."""
+    """A database of today, migrations with a planted next one, and a program that needs it."""
     make_database(database)
     scripts = folder / "scripts"
     shutil.copytree(alembic_dir(), scripts)
-    (scripts / "versions" / "0002_note.py").write_text(MIGRATION.format(more=""))
-    monkeypatch.setattr(schema, "REVISIONS", ("0001", "0002"))
+    (scripts / "versions" / "next_note.py").write_text(planted())
+    monkeypatch.setattr(schema, "REVISIONS", (*schema.REVISIONS, NEXT))
     return scripts
 
 
@@ -133,8 +141,8 @@ def test_opening_and_creating_do_not_load_alembic(database: Path) -> None:
 def test_upgrade_keeps_the_rows_and_a_backup(database: Path, next_scripts: Path) -> None:
     before = sql_dump(database)
     lines = migrate.upgrade(str(database), next_scripts)
-    backup = database.with_name("results.db.before-0002.bak")
-    assert lines[0].endswith("schema 0001 upgraded to 0002")
+    backup = database.with_name(f"results.db.before-{NEXT}.bak")
+    assert lines[0].endswith(f"upgraded to {NEXT}")
     assert str(backup) in lines[1]
     assert sql_dump(backup) == before
     with closing(sqlite3.connect(database)) as connection:
@@ -148,22 +156,22 @@ def test_a_failed_upgrade_changes_nothing_and_can_be_repeated(
     database: Path, next_scripts: Path
 ) -> None:
     before = sql_dump(database)
-    planted = next_scripts / "versions" / "0002_note.py"
-    planted.write_text(MIGRATION.format(more='op.execute("INSERT INTO nowhere VALUES (1)")'))
+    script = next_scripts / "versions" / "next_note.py"
+    script.write_text(planted('op.execute("INSERT INTO nowhere VALUES (1)")'))
     with pytest.raises(DatabaseProblem, match="no such table: nowhere"):
         migrate.upgrade(str(database), next_scripts)
     assert sql_dump(database) == before
-    planted.write_text(MIGRATION.format(more=""))
+    script.write_text(planted(""))
     lines = migrate.upgrade(str(database), next_scripts)
-    assert "before-0002.2.bak" in lines[1]  # the first backup is kept
+    assert f"before-{NEXT}.2.bak" in lines[1]  # the first backup is kept
 
 
 def test_a_migration_that_breaks_references_is_rolled_back(
     database: Path, next_scripts: Path
 ) -> None:
     before = sql_dump(database)
-    planted = next_scripts / "versions" / "0002_note.py"
-    planted.write_text(MIGRATION.format(more='op.execute("DELETE FROM tuner_protocol")'))
+    script = next_scripts / "versions" / "next_note.py"
+    script.write_text(planted('op.execute("DELETE FROM tuner_protocol")'))
     with pytest.raises(DatabaseProblem, match="would break references"):
         migrate.upgrade(str(database), next_scripts)
     assert sql_dump(database) == before

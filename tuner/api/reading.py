@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from contextlib import contextmanager
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.api.common import find_operator
 from tuner.api.common import open_database
 from tuner.api.plain import plain
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
 from tuner.errors import UsageError
+from tuner.operator import Operator
 from tuner.settings import load_settings
 from tuner.settings import Settings
 
@@ -128,13 +132,69 @@ def list_trials(study: str, outcome: Outcome | None, settings: Settings) -> list
 
 
 def show_trial(trial_id: int, settings: Settings) -> dict[str, Plain]:
-    """Return everything stored of a trial, as one JSON-ready object.
+    """Return everything stored of a trial, as one JSON-ready object: the whole chain.
+
+    ``claim`` tells what the trial is among the confirmed ones of its workload, environment and
+    protocol; ``reproductions`` lists its reruns.
 
     Raises:
         NotFound: There is no such trial, or no database.
     """
+    from tuner.report.chain import claim_of
+    from tuner.store import queries
+    from tuner.store.reproductions import list_reproductions
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        detail = queries.trial_detail(session, trial_id)
+        candidates = queries.best_candidates(
+            session,
+            detail.summary.workload,
+            environment_key=detail.environment.key,
+            with_samples=True,
+        )
+        reruns = list_reproductions(session, original_kind="trial", original_id=str(trial_id))
+    return {
+        "schema": "tuner.trial/1",
+        "claim": plain(claim_of(detail, candidates)),
+        **plain(detail),
+        "reproductions": plain(reruns),
+    }
+
+
+def export_trial(trial_id: int, target: Path, settings: Settings) -> list[str]:
+    """Write a trial as a folder that can be rerun without this database.
+
+    Returns:
+        The names of the files, in the order of the manifest.
+
+    Raises:
+        NotFound: There is no such trial, or its operator is not found.
+        UsageError: It has no samples, or the folder is not empty.
+    """
+    from tuner.report.provenance_export import folder_files
+    from tuner.report.provenance_export import write_folder
     from tuner.store import queries
 
     with open_database(settings, create=False, writable=False) as store, store.session() as session:
         detail = queries.trial_detail(session, trial_id)
-    return {"schema": "tuner.trial/1", **plain(detail)}
+        study = queries.find_study(session, detail.summary.study_id)
+    operator = find_operator(study.operator, settings)
+    files = folder_files(detail, study, _operator_files(operator))
+    write_folder(target, files)
+    return sorted(files)
+
+
+def _operator_files(operator: Operator) -> dict[str, str]:
+    """Return the text of an operator's files: its own two, and all sources that can be read."""
+    files = {}
+    for name in ("operator.py", "reference.py"):
+        path = operator.directory / name
+        try:
+            files[name] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path} can't be read: {error}") from error
+    for implementation in operator.implementations:
+        # One that can't be read is not the exported one, whose text is stored.
+        with suppress(UsageError):
+            files.update(operator.source(implementation).files)
+    return files

@@ -59,6 +59,13 @@ class StudyResult:
     database: str
     elapsed_s: float
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from tuner.report.notebook import study_result_html
+
+        state = "finished" if self.finished else "not finished"
+        return study_result_html(self.name, state, self.counts, self.best, self.unanswered)
+
 
 def run_study(
     study: str | Path,

@@ -13,11 +13,16 @@ import typer
 
 from tuner import __version__
 from tuner.cli import best
+from tuner.cli import compare
 from tuner.cli import compile as compile_verb
 from tuner.cli import database
 from tuner.cli import devices
 from tuner.cli import export
+from tuner.cli import import_
 from tuner.cli import operators
+from tuner.cli import profile
+from tuner.cli import report
+from tuner.cli import reproduce
 from tuner.cli import run
 from tuner.cli import show
 from tuner.cli import studies
@@ -44,6 +49,12 @@ app.command("studies")(studies.studies)
 app.command("trials")(studies.trials)
 app.command("show")(show.show)
 app.command("export")(export.export)
+app.command("import")(import_.import_files)
+app.command("evidence")(import_.evidence)
+app.command("report")(report.report)
+app.command("profile")(profile.profile)
+app.command("reproduce")(reproduce.reproduce)
+app.command("compare")(compare.compare)
 app.command("operators")(operators.operators)
 app.command("devices")(devices.devices)
 app.command("doctor")(devices.doctor)

@@ -1,7 +1,8 @@
-"""``tuner show``: everything stored of one trial."""
+"""``tuner show``: the whole chain of one trial, on screen or as a folder to pass on."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,11 @@ def show(
     source: Annotated[
         bool, typer.Option("--source", help="Print the kernel's source too.")
     ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", help="Write a folder that others can rerun.", metavar="DIR"),
+    ] = None,
+    operators: options.Operators = None,
     db: options.Db = None,
     format_name: options.FormatOption = options.Format.TABLE,
     output: options.Output = None,
@@ -21,41 +27,38 @@ def show(
     verbose: options.Verbose = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() looks at it
 ) -> None:
-    """Show a trial: outcome, build, checks, raw samples, environment, protocol and source."""
+    """Show a trial from its claim down to samples, checks, environment, build and source.
+
+    With --export DIR: study file, sources, environment, samples, and a manifest with the
+    SHA-256 of each; `tuner reproduce DIR` runs it again, here or elsewhere.
+    """
     from tuner import api
     from tuner.cli.output import print_object
+    from tuner.cli.output import print_rows
     from tuner.cli.output import print_text
+    from tuner.cli.output import say
+    from tuner.report.chain import chain_text
 
     options.set_up_logging(quiet=quiet, verbose=verbose)
-    detail = api.show_trial(trial, options.settings_from(db))
+    settings = options.settings_from(db, operators=operators)
+    if export is not None:
+        files = api.export_trial(trial, export, settings)
+        if not quiet:
+            say(f"{len(files)} files in {export}; next: tuner reproduce {_as_path(export)}")
+        if format_name is not options.Format.TABLE or output is not None:
+            rows = [{"file": str(export / name)} for name in files]
+            print_rows(
+                rows, ("file",), schema="tuner.show.export/1", format_name=format_name,
+                output=output,
+            )  # fmt: skip
+        return
+    detail = api.show_trial(trial, settings)
     if format_name is options.Format.TABLE:
-        print_text(_as_text(detail, with_source=source), output=output)
+        print_text(chain_text(detail, with_source=source), output=output)
         return
     print_object(detail, output=output)
 
 
-def _as_text(detail: dict[str, object], *, with_source: bool) -> str:
-    from tuner.cli.output import shown
-
-    lines: list[str] = []
-
-    def add(name: str, value: object, depth: int) -> None:
-        indent = "  " * depth
-        if name == "files" and not with_source and isinstance(value, dict):
-            lines.append(f"{indent}files: {', '.join(value)} (--source prints them)")
-        elif isinstance(value, dict) and value:
-            lines.append(f"{indent}{name}:")
-            for key, each in value.items():
-                add(str(key), each, depth + 1)
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            for number, each in enumerate(value):
-                add(f"{name}[{number}]", each, depth)
-        elif isinstance(value, str) and "\n" in value:
-            lines.append(f"{indent}{name}:")
-            lines.extend(f"{indent}  | {line}" for line in value.splitlines())
-        else:
-            lines.append(f"{indent}{name}: {shown(value)}")
-
-    for name, value in detail.items():
-        add(name, value, 0)
-    return "\n".join(lines)
+def _as_path(folder: Path) -> str:
+    """Return a folder as ``tuner reproduce`` knows it for one."""
+    return str(folder) if len(folder.parts) > 1 else f"./{folder}"

@@ -70,6 +70,12 @@ class BestAnswer:
             "notes": list(self.notes),
         }
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from tuner.report.notebook import answer_html
+
+        return answer_html(self)
+
 
 def candidate_plain(candidate: BestCandidate) -> dict[str, Plain]:
     """Return a candidate for JSON, units in the names."""

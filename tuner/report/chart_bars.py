@@ -59,7 +59,12 @@ def bar_figure(
     for index, panel in enumerate(panels):
         axis = str(index + 1) if index else ""
         right = left + free * len(panel) / len(results)
-        layout[f"xaxis{axis}"] = {"domain": [left, min(1.0, right)], "anchor": f"y{axis}"}
+        layout[f"xaxis{axis}"] = {
+            "domain": [left, min(1.0, right)],
+            "anchor": f"y{axis}",
+            "tickangle": 0,
+            "tickfont": {"size": 11},
+        }
         top_us = max(max(each.process_medians_us) for each in panel)
         layout[f"yaxis{axis}"] = {
             "anchor": f"x{axis}",
@@ -93,7 +98,7 @@ def _panel(
             [number(min(each.process_medians_us)), number(max(each.process_medians_us))]
             for each in panel
         ],
-        "hovertemplate": "%{x}<br>%{y:.4g} µs, process medians %{customdata[0]} – "
+        "hovertemplate": "%{x}<br>%{y:.4g} µs, process medians %{customdata[0]} to "
         "%{customdata[1]} µs<extra></extra>",
         **axes,
     }

@@ -21,11 +21,12 @@ from tuner.report.tables import number
 # The colour ends here: whatever takes longer is out of the question alike.
 MAX_COLORED_SLOWDOWN = 4.0
 COLOR_TICKS = (1.0, 1.25, 1.5, 2.0, 3.0)
-COLOR_BAR_PX = 170
+COLOR_BAR_PX = 200
 # Light is fast. Lightness alone carries it, so that any eye and a grey print can read it.
 COLOR_SCALE = "Cividis"
 MAX_CONFIGS = 60
 MAX_SHAPES = 40
+MAX_ROW_LABEL_LENGTH = 44
 QUICK_MARK = "~"
 SKIPPED_MARK = "·"
 FAILED_MARK = "✕"
@@ -54,9 +55,7 @@ class SlowdownCell:
     message: str
 
 
-def slowdown_cells(
-    workloads: Sequence[WorkloadReport], implementation: str
-) -> list[SlowdownCell]:
+def slowdown_cells(workloads: Sequence[WorkloadReport], implementation: str) -> list[SlowdownCell]:
     """Return a cell for every ended trial of an implementation; the last attempt counts.
 
     A shape's best is its answer; where nothing was confirmed, its fastest quick median.
@@ -131,6 +130,11 @@ def heatmap_configs(cells: Sequence[SlowdownCell]) -> list[str]:
     return sorted(kept, key=lambda name: _values(configs[name]))
 
 
+def config_label(config: str) -> str:
+    """Return a config's text as its row is labelled."""
+    return label(config, MAX_ROW_LABEL_LENGTH)
+
+
 def heatmap_figure(
     implementation: str, cells: Sequence[SlowdownCell], shapes: Sequence[str]
 ) -> Figure:
@@ -144,7 +148,7 @@ def heatmap_figure(
     configs = heatmap_configs(cells)
     found = {(cell.shape, config_text(cell.config)): cell for cell in cells}
     grid = [[found.get((shape, config)) for shape in shapes] for config in configs]
-    columns, rows = [label(each) for each in shapes], [label(each, 60) for each in configs]
+    columns, rows = [label(each) for each in shapes], [config_label(each) for each in configs]
     heat = {
         "type": "heatmap",
         "x": columns,
@@ -175,9 +179,9 @@ def heatmap_figure(
     layout = {
         "title": title(f"{label(implementation, 60)}: time against the best of each shape"),
         "xaxis": {"side": "bottom", "title": {"text": "shape"}, "showgrid": False,
-                  "type": "category", "categoryarray": columns},
-        "yaxis": {"autorange": "reversed", "title": {"text": "config"}, "showgrid": False,
-                  "type": "category", "categoryarray": rows},
+                  "type": "category", "range": [-0.5, len(columns) - 0.5]},
+        "yaxis": {"title": {"text": "config"}, "showgrid": False,
+                  "type": "category", "range": [len(rows) - 0.5, -0.5]},
         "margin": {"l": 90, "r": 20, "t": 60, "b": 70},
     }  # fmt: skip
     return {"data": [heat, _gaps(grid, columns, rows)], "layout": layout}

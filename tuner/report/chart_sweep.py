@@ -57,7 +57,7 @@ def sweep_figure(
         )
     ]
     top_gb_s = max(
-        (each.bandwidth_gb_s for group in results.values() for each in group), default=0.0
+        copy_gb_s or 0.0, *(each.bandwidth_gb_s for group in results.values() for each in group)
     )
     x_axis = {
         "type": "log",
@@ -78,7 +78,7 @@ def sweep_figure(
             "title": {"text": "time, µs a launch (log scale)"},
         },
         "yaxis2": {
-            "range": [0.0, 1.1 * max(top_gb_s, copy_gb_s or 0.0)], "anchor": "x2",
+            "range": [-0.03 * top_gb_s, 1.1 * top_gb_s], "anchor": "x2",
             "domain": list(BANDWIDTH_DOMAIN), "title": {"text": "bandwidth, GB/s"},
         },
         "margin": {"l": 80, "r": 30, "t": 90, "b": 60},
@@ -117,7 +117,6 @@ def _traces(name: str, group: Sequence[BestCandidate], style: Style) -> list[dic
         **shared,
         "y": [each.bandwidth_gb_s or None for each in group],
         "showlegend": False,
-        "cliponaxis": False,
         "hovertemplate": "%{customdata}: %{y:.4g} GB/s",
         "xaxis": "x2",
         "yaxis": "y2",

@@ -11,6 +11,7 @@ from tuner.domain.identity import config_text
 from tuner.domain.study import BestCandidate
 from tuner.report.chart_bars import bar_figure
 from tuner.report.chart_bars import bar_panels
+from tuner.report.chart_heatmap import config_label
 from tuner.report.chart_heatmap import FAILED_MARK
 from tuner.report.chart_heatmap import fixed_parameters
 from tuner.report.chart_heatmap import heatmap_configs
@@ -83,7 +84,7 @@ def _bars(report: StudyReport, style_of: Mapping[str, Style]) -> ChartGroup:
                 workload.label,
                 "" if panels < 2 else f"{panels} panels, each with a time axis of its own.",
                 bar_figure(workload.label, results, style_of),
-                width_px=max(560, 200 + 140 * len(results)),
+                width_px=70 + 122 * len(results) + 60 * panels,
                 height_px=420,
             )
         )
@@ -116,7 +117,7 @@ def _sweep(
         ordered = {name: results[name] for name in report.implementations if name in results}
         figure = sweep_figure(ordered, style_of, copy_gb_s=copy_gb_s)
         caption = f"Not of this element count, so not drawn: {', '.join(others)}." if others else ""
-        charts = (Chart("sweep", "Equal element count", caption, figure, 960, 760),)
+        charts = (Chart("sweep", "Equal element count", caption, figure, 920, 760),)
     cache = report.protocol.cache if report.protocol else "unknown"
     return ChartGroup(
         "chart-sweep",
@@ -141,19 +142,20 @@ def _heatmaps(report: StudyReport) -> ChartGroup:
             continue
         ran = {config_text(cell.config) for cell in cells if cell.slowdown is not None}
         dropped = len(ran) - len(configs)
+        widest = max(len(config_label(config)) for config in configs)
         charts.append(
             Chart(
                 f"slowdown-{slug(implementation, index)}",
                 implementation,
                 _heatmap_caption(fixed, dropped),
                 heatmap_figure(implementation, cells, shapes),
-                width_px=max(560, 330 + 56 * len(shapes)),
+                width_px=max(560, 190 + 8 * widest + 56 * len(shapes)),
                 height_px=max(360, 190 + 24 * len(configs)),
             )
         )
     return ChartGroup(
         "chart-slowdown",
-        "Config × shape: time against the best of the shape",
+        "Configs by shape: time against the best of the shape",
         f"1 is the shape's best over all implementations. {QUICK_MARK} quick stage only, not "
         f"confirmed, so it can fall below 1 by noise; {SKIPPED_MARK} refused by a constraint; "
         f"{FAILED_MARK} failed. Configs that ran at no shape are left out, at most {MAX_CONFIGS} "
@@ -185,7 +187,7 @@ def _samples(report: StudyReport, style_of: Mapping[str, Style]) -> ChartGroup:
             f"{labels[each.workload]}: {each.implementation} {config_text(each.config)}",
             f"Trial {each.trial_id}" + ("." if each.stage == "confirm" else ", quick stage only."),
             samples_figure(each, labels[each.workload], style_of[each.implementation]),
-            width_px=800,
+            width_px=720,
             height_px=320,
         )
         for index, each in enumerate(unique)

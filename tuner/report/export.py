@@ -50,6 +50,19 @@ def export_rows(
         write(rows, columns, what, file)
 
 
+def write_lines(lines: Iterable[str], output: Path | None) -> None:
+    """Write lines to a file that appears whole or not at all, or to standard output.
+
+    Raises:
+        UsageError: The target can't be written.
+    """
+    if output is None:
+        sys.stdout.writelines(lines)
+        return
+    with replacing(output) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(lines)
+
+
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
     """Give a temporary file that takes the target's place when the block ends well.

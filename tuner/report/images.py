@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from tuner.report.chart_style import Chart
 from tuner.report.chart_style import template
+from tuner.report.tables import shortened
 
 ImageFormat: TypeAlias = Literal["png", "svg"]
 PIXELS_PER_PX = 2  # sharp on a high-density screen and in print
@@ -56,5 +57,4 @@ def write_images(charts: Sequence[Chart], folder: Path, image_format: ImageForma
 def _reason(error: BaseException) -> str:
     if type(error).__name__ == "ChromeNotFoundError":
         return "pictures need Chrome or Chromium, and neither is installed"
-    first = str(error).strip().splitlines()
-    return f"pictures could not be drawn: {type(error).__name__}: {first[0] if first else ''}"
+    return f"pictures could not be drawn: {shortened(f'{type(error).__name__}: {error}', 200)}"

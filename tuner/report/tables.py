@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 from typing import TypeAlias
 
+from tuner.domain.identity import canonical_json
 from tuner.domain.identity import config_text
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
@@ -22,7 +23,7 @@ from tuner.store.views import TrialSummary
 
 # How a cell is set: words of ours, a figure, or stored text that is shown letter by letter.
 CellKind: TypeAlias = Literal["words", "number", "code"]
-MISSING = "–"
+MISSING = "—"
 MAX_MESSAGE_LENGTH = 200
 
 BEST_COLUMNS = (
@@ -68,7 +69,7 @@ def number(value: float | None) -> str:
         return MISSING
     if abs(value) >= 1000:
         return f"{value:.0f}"
-    return f"{value:#.4g}" if value else "0"
+    return f"{value:#.4g}".rstrip(".") if value else "0"
 
 
 def study_facts(report: StudyReport) -> dict[str, str]:
@@ -78,8 +79,10 @@ def study_facts(report: StudyReport) -> dict[str, str]:
     description = study.spec.get("description")
     if description:
         facts["question"] = str(description)
-    name = environment.context.get("name", "") if environment else ""
-    facts["device"] = f"{name or 'name unknown'}, {study.architecture}, {study.device_id}"
+    name = "name unknown"
+    if environment:
+        name = environment.context.get("host_cpu" if report.is_cpu else "name", name)
+    facts["device"] = f"{name}, {study.architecture}, {study.device_id}"
     if environment:
         facts["environment"] = "; ".join(
             f"{field} {environment.identity[field]}"
@@ -102,7 +105,7 @@ def protocol_text(protocol: Protocol | None) -> str:
         else f"launches a sample chosen to last {protocol.target_sample_us:g} µs"
     )
     return (
-        f"{protocol.processes} fresh processes × {protocol.samples} samples after "
+        f"{protocol.processes} fresh processes of {protocol.samples} samples after "
         f"{protocol.warmup} warm-ups, {launches}; {protocol.cache} cache, "
         f"{protocol.submission} submission, input seed {protocol.input_seed}"
     )
@@ -116,7 +119,7 @@ def comparison_table(report: StudyReport) -> Table:
         for implementation in report.implementations:
             found = fastest_of(each, implementation)
             is_best = found is not None and each.answer is not None and _is(found, each.answer.best)
-            cells.append(Cell(number(found and found.median_us), "number", is_best))
+            cells.append(Cell(number(found.median_us if found else None), "number", is_best))
         rows.append(tuple(cells))
     return Table(
         "implementations",
@@ -229,7 +232,7 @@ def fastest_of(workload: WorkloadReport, implementation: str) -> BestCandidate |
 def range_text(candidate: BestCandidate) -> str:
     """Return the range of the process medians."""
     medians = candidate.process_medians_us
-    return f"{number(min(medians))} – {number(max(medians))}"
+    return f"{number(min(medians))} to {number(max(medians))}"
 
 
 def shortened(text: str, length: int) -> str:
@@ -245,13 +248,14 @@ def _best_row(
     report: StudyReport, workload: WorkloadReport, answer: BestAnswer
 ) -> dict[str, Plain]:
     best, second = answer.best, answer.runner_up
+    # Finite: what has one single sample ties with everything, and is no runner-up.
     low, high = ratio_interval(best.samples_us, second.samples_us) if second else (None, None)
     return {
         "study_id": report.study.id,
         "study": report.study.name,
         **_workload_cells(workload.workload),
         "implementation": best.implementation,
-        "config": config_text(best.config),
+        "config": canonical_json(dict(best.config)),
         "trial_id": best.trial_id,
         "median_us": best.median_us,
         "low_us": min(best.process_medians_us),
@@ -262,13 +266,12 @@ def _best_row(
         "tie_count": len(answer.ties),
         "ties": "; ".join(map(_named, answer.ties)),
         "runner_up_implementation": second and second.implementation,
-        "runner_up_config": second and config_text(second.config),
+        "runner_up_config": second and canonical_json(dict(second.config)),
         "runner_up_trial_id": second and second.trial_id,
         "runner_up_median_us": second and second.median_us,
         "runner_up_ratio": second and second.median_us / best.median_us,
         "runner_up_ratio_low": low,
-        # One single sample on a side has no upper bound: an empty cell, not an infinity.
-        "runner_up_ratio_high": None if high == float("inf") else high,
+        "runner_up_ratio_high": high,
         "warnings": "; ".join(best.warnings),
         "source_hash": best.source_hash,
         "environment_key": best.environment.key,
@@ -281,7 +284,7 @@ def _workload_cells(workload: Workload) -> Mapping[str, Plain]:
         "operator": workload.operator,
         "shape": workload.shape_text,
         "dtype": workload.dtype,
-        "scalars": " ".join(f"{name}={value!r}" for name, value in workload.scalars),
+        "scalars": canonical_json(dict(workload.scalars)),
     }
 
 
@@ -303,8 +306,7 @@ def _runner_up_text(answer: BestAnswer) -> str:
         return MISSING
     low, high = ratio_interval(answer.best.samples_us, second.samples_us)
     ratio = second.median_us / answer.best.median_us
-    interval = f"{low:.3f} – {high:.3f}" if high != float("inf") else "unknown"
-    return f"{second.implementation}, {ratio:.3f} ({interval})"
+    return f"{second.implementation}, {ratio:.3f} ({low:.3f} to {high:.3f})"
 
 
 def _some_ids(trials: Sequence[TrialSummary]) -> str:

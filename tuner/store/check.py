@@ -22,6 +22,11 @@ from tuner.domain.stats import median
 from tuner.store.checksums import CHECKSUM_COLUMN
 from tuner.store.checksums import row_checksum
 from tuner.store.engine import integrity_problems
+from tuner.store.evidence import read_record
+from tuner.store.evidence import record_values
+from tuner.store.evidence_models import EvidenceFileRow
+from tuner.store.evidence_models import RecordRow
+from tuner.store.evidence_models import ReproductionRow
 from tuner.store.models import Base
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
@@ -33,6 +38,9 @@ from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.models import ValidationRow
 from tuner.store.models import WorkloadRow
+from tuner.store.profile_models import ProfileRow
+from tuner.store.profiles import profile_values
+from tuner.store.profiles import read_profile
 from tuner.store.reports import confirmed_values
 from tuner.store.reports import confirming_samples
 from tuner.store.table import table_of
@@ -44,7 +52,10 @@ _CHUNK_ROWS = 1000
 _OWN_CHECKSUM: tuple[type[DeclarativeBase], ...] = (
     *(WorkloadRow, ImplementationRow, SourceRow, EnvironmentRow, ProtocolRow),
     *(StudyRow, TrialRow, ValidationRow),
+    *(EvidenceFileRow, RecordRow, ReproductionRow, ProfileRow),
 )
+# Of a record: they follow from the texts.
+_FIGURES = ("median_us", "low_us", "high_us", "samples_us")
 # Of derived columns; warnings are texts that a later version may word differently.
 _DERIVED = ("median_us", "low_us", "high_us", "bandwidth_gb_s")
 
@@ -56,6 +67,8 @@ def find_problems(connection: Connection) -> list[str]:
         ("rows", _row_problems),
         ("processes", _process_problems),
         ("derived values", _derived_problems),
+        ("records", _record_problems),
+        ("profiles", _profile_problems),
     ]
     problems: list[str] = []
     if connection.dialect.name == "sqlite":
@@ -176,3 +189,23 @@ def _derived_problems(connection: Connection) -> Iterator[str]:
         wrong = [name for name in _DERIVED if row[name] != expected[name]]
         if wrong:
             yield f"derived: {', '.join(wrong)} of trial {row['id']} do not follow from samples"
+
+
+def _record_problems(connection: Connection) -> Iterator[str]:
+    """Check that the figures of imported records are those of their texts."""
+    table = table_of(RecordRow)
+    query = select(table).order_by(table.c.id).execution_options(yield_per=_CHUNK_ROWS)
+    for row in connection.execute(query).mappings():
+        expected = record_values(read_record(row))
+        wrong = [name for name in _FIGURES if row[name] != expected[name]]
+        if wrong:
+            yield f"derived: {', '.join(wrong)} of record {row['id']} do not follow from its texts"
+
+
+def _profile_problems(connection: Connection) -> Iterator[str]:
+    """Check that the medians of profiles are those of their samples."""
+    table = table_of(ProfileRow)
+    query = select(table).order_by(table.c.id).execution_options(yield_per=_CHUNK_ROWS)
+    for row in connection.execute(query).mappings():
+        if row["median_us"] != profile_values(read_profile(row))["median_us"]:
+            yield f"derived: median of profile {row['id']} is not that of its samples"

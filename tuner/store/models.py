@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from datetime import UTC
+from enum import StrEnum
 from typing import Any
 from typing import ClassVar
 
@@ -69,12 +70,13 @@ class Base(DeclarativeBase):
     type_annotation_map: ClassVar[dict[Any, Any]] = {datetime: UtcDateTime(), str: Text()}
 
 
-def _one_of(column: str, values: type[Outcome | Stage] | tuple[str, ...]) -> str:
+def one_of(column: str, values: type[StrEnum] | tuple[str, ...]) -> str:
+    """Return the condition that a column has one of these values; NULL passes."""
     listed = ", ".join(f"'{value}'" for value in values)
     return f"{column} IN ({listed})"
 
 
-def _positive(*columns: str) -> list[CheckConstraint]:
+def positive(*columns: str) -> list[CheckConstraint]:
     """Checks that times and rates are finite and > 0 where they are known."""
     return [
         CheckConstraint(f"{column} > 0 AND {column} < 1e300", name=f"{column}_positive")
@@ -82,7 +84,7 @@ def _positive(*columns: str) -> list[CheckConstraint]:
     ]
 
 
-def _not_negative(*columns: str) -> list[CheckConstraint]:
+def not_negative(*columns: str) -> list[CheckConstraint]:
     """Checks that durations and errors are finite and >= 0 where they are known."""
     return [
         CheckConstraint(f"{column} >= 0 AND {column} < 1e300", name=f"{column}_not_negative")
@@ -169,7 +171,7 @@ class StudyRow(Base):
     __table_args__ = (
         UniqueConstraint("key", "generation"),
         Index(None, "name"),
-        CheckConstraint(_one_of("state", ("running", "finished")), name="state_known"),
+        CheckConstraint(one_of("state", ("running", "finished")), name="state_known"),
         CheckConstraint("planned >= 0", name="planned_not_negative"),
         CheckConstraint("(state = 'finished') = (finished_at IS NOT NULL)", name="end_has_a_time"),
     )
@@ -216,9 +218,9 @@ class TrialRow(Base):
         Index(None, "workload_id", "confirmed", "median_us"),
         Index(None, "config_key", "workload_id"),
         Index(None, "study_id", "outcome"),
-        CheckConstraint(_one_of("outcome", Outcome), name="outcome_known"),
-        CheckConstraint(_one_of("stage", Stage), name="stage_known"),
-        CheckConstraint(_one_of("origin", ("measured", "imported")), name="origin_known"),
+        CheckConstraint(one_of("outcome", Outcome), name="outcome_known"),
+        CheckConstraint(one_of("stage", Stage), name="stage_known"),
+        CheckConstraint(one_of("origin", ("measured", "imported")), name="origin_known"),
         CheckConstraint("attempt >= 0", name="attempt_not_negative"),
         CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="end_has_a_time"),
         # A kill leaves no trace of the stage; every other failure names it.
@@ -235,8 +237,8 @@ class TrialRow(Base):
             name="confirmed_is_ok",
         ),
         CheckConstraint("confirmed OR median_us IS NULL", name="median_is_confirmed"),
-        *_positive("quick_median_us", "median_us", "low_us", "high_us", "bandwidth_gb_s"),
-        *_not_negative("build_s", "validate_s", "measure_s", "max_abs_error", "max_rel_error"),
+        *positive("quick_median_us", "median_us", "low_us", "high_us", "bandwidth_gb_s"),
+        *not_negative("build_s", "validate_s", "measure_s", "max_abs_error", "max_rel_error"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -293,14 +295,14 @@ class ProcessRow(Base):
     __tablename__ = "tuner_process"
     __table_args__ = (
         UniqueConstraint("trial_id", "stage", "position"),
-        CheckConstraint(_one_of("stage", ("quick", "confirm")), name="stage_known"),
-        CheckConstraint(_one_of("outcome", Outcome), name="outcome_known"),
+        CheckConstraint(one_of("stage", ("quick", "confirm")), name="stage_known"),
+        CheckConstraint(one_of("outcome", Outcome), name="outcome_known"),
         CheckConstraint("position >= 0", name="position_not_negative"),
         CheckConstraint("outcome = 'ok' OR length(message) > 0", name="failure_has_a_reason"),
         CheckConstraint("outcome <> 'ok' OR median_us IS NOT NULL", name="ok_has_a_median"),
         CheckConstraint("launches_per_sample > 0", name="launches_per_sample_positive"),
         CheckConstraint("buffer_sets > 0", name="buffer_sets_positive"),
-        *_positive("median_us"),
+        *positive("median_us"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -330,7 +332,7 @@ class SampleRow(Base):
 
     __tablename__ = "tuner_sample"
     # Clustered by its key: half the size, and a process's samples lie together.
-    __table_args__ = (*_positive("time_us"), {"sqlite_with_rowid": False})
+    __table_args__ = (*positive("time_us"), {"sqlite_with_rowid": False})
 
     process_id: Mapped[int] = mapped_column(ForeignKey("tuner_process.id"), primary_key=True)
     position: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -344,9 +346,9 @@ class ValidationRow(Base):
     __table_args__ = (
         Index(None, "trial_id"),
         Index(None, "process_id"),
-        CheckConstraint(_one_of("phase", ("before", "after")), name="phase_known"),
+        CheckConstraint(one_of("phase", ("before", "after")), name="phase_known"),
         CheckConstraint("mismatches >= 0", name="mismatches_not_negative"),
-        *_not_negative("max_abs_error", "max_rel_error"),
+        *not_negative("max_abs_error", "max_rel_error"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)

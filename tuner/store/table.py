@@ -69,9 +69,27 @@ def insert_rows(
     connection.execute(_update_statement(table), stamps)
 
 
+def restore_row(
+    connection: Connection,
+    model: type[DeclarativeBase],
+    values: Values,
+    samples_us: Sequence[float] = (),
+) -> None:
+    """Insert a row of another database under the primary key it had there."""
+    table = table_of(model)
+    stamp = row_checksum(table.name, values, samples_us)
+    connection.execute(insert(table), {**values, CHECKSUM_COLUMN: stamp})
+
+
 def insert_process(connection: Connection, values: Values, samples_us: Sequence[float]) -> int:
     """Insert a process with its samples and return its id."""
     process_id = insert_row(connection, ProcessRow, values, samples_us)
+    insert_samples(connection, process_id, samples_us)
+    return process_id
+
+
+def insert_samples(connection: Connection, process_id: int, samples_us: Sequence[float]) -> None:
+    """Insert the samples of a process whose checksum covers them already."""
     if samples_us:
         connection.execute(
             insert(table_of(SampleRow)),
@@ -80,7 +98,6 @@ def insert_process(connection: Connection, values: Values, samples_us: Sequence[
                 for position, time_us in enumerate(samples_us)
             ],
         )
-    return process_id
 
 
 def find_or_insert(

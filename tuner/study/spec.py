@@ -208,6 +208,12 @@ def parse_study(text: str, origin: str) -> StudySpec:
         plain = tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, and int() of more than 4300 digits
         raise source.syntax_fault(error) from error
+    if "recorded" in plain:
+        raise source.fault(
+            ("recorded",),
+            "this file records evidence, it is not a study",
+            f"store it with: tuner import {origin}",
+        )
     try:
         return _from_model(StudyFile.model_validate(plain), source)
     except ValidationError as error:
