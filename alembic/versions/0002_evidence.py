@@ -140,6 +140,7 @@ def _create_reproduction() -> None:
     op.create_index(
         f"ix_{table}_original_kind_original_id", table, ["original_kind", "original_id"]
     )
+    op.create_index(f"ix_{table}_rerun_study_id", table, ["rerun_study_id"])
 
 
 def _table(name: str, *items: sa.schema.SchemaItem) -> None:

@@ -63,6 +63,8 @@ def operators(tmp_path: Path) -> Path:
 def test_a_study_a_trial_and_a_folder_are_reproduced(tuner: Command, operators: Path) -> None:
     extra = ("--operators", str(operators))
     assert tuner("run", tuner.planted_study("second-good", "wrong"), *extra).code == 0
+    ask = ("best", "planted", "--shape", "6x40", "--device", "cpu", *extra, "--format", "json")
+    before = tuner(*ask).json
     (operators / "planted" / "twice.h").write_text("// thrice\n")
 
     study = tuner("reproduce", "planted", *extra, "--format", "json")
@@ -74,6 +76,11 @@ def test_a_study_a_trial_and_a_folder_are_reproduced(tuner: Command, operators: 
     assert study.json["source_changes"][0]["files"] == ["twice.h"]
     assert "differs:" in study.err
     assert "ranking: 6x40" in study.err
+
+    # A rerun says something of the record; it does not become the answer.
+    (operators / "planted" / "twice.h").write_text("// twice\n")
+    assert tuner(*ask).json == before
+    (operators / "planted" / "twice.h").write_text("// thrice\n")
 
     trial = tuner("reproduce", "1", *extra, "--diff")
     assert "source of good changed: twice.h" in trial.err

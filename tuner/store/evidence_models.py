@@ -121,6 +121,7 @@ class ReproductionRow(Base):
     __tablename__ = "tuner_reproduction"
     __table_args__ = (
         Index(None, "original_kind", "original_id"),
+        Index(None, "rerun_study_id"),
         CheckConstraint(one_of("original_kind", ORIGINAL_KINDS), name="original_kind_known"),
         CheckConstraint("length(original_id) > 0", name="original_has_an_id"),
         CheckConstraint(one_of("verdict", VERDICTS), name="verdict_known"),

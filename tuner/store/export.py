@@ -27,6 +27,7 @@ from tuner.store.models import SampleRow
 from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
+from tuner.store.reruns import is_no_rerun
 
 CHUNK_ROWS = 1000
 
@@ -116,7 +117,7 @@ def iter_best(session: Session, *, study_id: int | None = None) -> Iterator[dict
     groups: list[ColumnElement[Any]] = [_TRIAL[name] for name in _BEST_OF]
     query = (
         _trials(_TRIAL, study_id)
-        .where(TrialRow.confirmed == true(), TrialRow.outcome == Outcome.OK.value)
+        .where(TrialRow.confirmed == true(), TrialRow.outcome == Outcome.OK.value, is_no_rerun())
         .order_by(
             *groups,
             *(TrialRow.median_us, ImplementationRow.name, TrialRow.config, TrialRow.id),

@@ -37,6 +37,7 @@ from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
 from tuner.store.problems import MAX_INTEGER
+from tuner.store.reruns import is_no_rerun
 from tuner.store.views import StudySummary
 from tuner.store.views import TrialDetail
 from tuner.store.views import TrialSummary
@@ -131,7 +132,8 @@ def best_candidates(
     """Return confirmed, valid trials of a workload, fastest first.
 
     Only trials with confirming processes of their own: one that took over another's verdict
-    would count it twice. Equal medians are ordered by implementation, config and id.
+    would count it twice. A rerun made to reproduce a record is evidence about that record; it
+    does not take its place. Equal medians are ordered by implementation, config and id.
 
     Args:
         session: Of the store.
@@ -151,6 +153,7 @@ def best_candidates(
             == select(WorkloadRow.id).where(WorkloadRow.key == workload.key).scalar_subquery(),
             TrialRow.confirmed == true(),
             TrialRow.outcome == Outcome.OK.value,
+            is_no_rerun(),
         )
         .order_by(TrialRow.median_us, ImplementationRow.name, TrialRow.config, TrialRow.id)
         .limit(limit)
@@ -188,6 +191,7 @@ def tuned_shapes(
         TrialRow.workload_id == WorkloadRow.id,
         TrialRow.confirmed == true(),
         TrialRow.outcome == Outcome.OK.value,
+        is_no_rerun(),
     )
     if environment_key is not None:
         trial = trial.join(EnvironmentRow, EnvironmentRow.id == TrialRow.environment_id).where(

@@ -18,6 +18,7 @@ from tuner.store.models import ProcessRow
 from tuner.store.models import ProtocolRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
+from tuner.store.reruns import is_no_rerun
 
 # Never reused: not a verdict on the kernel (interrupted, skipped), or possibly the machine's
 # fault (timeout, crash). A constraint that skips is not part of the hashed source.
@@ -119,6 +120,7 @@ def find_reusable(session: Session, definition: StudyDefinition, point: TrialPoi
             TrialRow.outcome.not_in([outcome.value for outcome in NOT_REUSED]),
             TrialRow.reused_from_id.is_(None),
             TrialRow.origin == "measured",
+            is_no_rerun(),
         )
         .order_by(TrialRow.id.desc())
         .limit(1)
