@@ -108,7 +108,7 @@ def _filled(
     candidates = [
         each
         for workload in workloads
-        for each in queries.best_candidates(session, workload, with_samples=True)
+        for each in queries.best_candidates(session, workload, with_samples=True, with_reruns=True)
         if each.trial_id in wanted and each.samples_us and all(each.samples_us)
     ]
     if not candidates:

@@ -127,6 +127,7 @@ def best_candidates(
     implementation: str | None = None,
     environment_key: str | None = None,
     with_samples: bool = False,
+    with_reruns: bool = False,
     limit: int | None = None,
 ) -> list[BestCandidate]:
     """Return confirmed, valid trials of a workload, fastest first.
@@ -141,6 +142,7 @@ def best_candidates(
         implementation: Only this one.
         environment_key: Only measured in this environment.
         with_samples: Read the raw samples too.
+        with_reruns: Those too that were made to reproduce a record.
         limit: At most so many.
     """
     query = (
@@ -153,7 +155,7 @@ def best_candidates(
             == select(WorkloadRow.id).where(WorkloadRow.key == workload.key).scalar_subquery(),
             TrialRow.confirmed == true(),
             TrialRow.outcome == Outcome.OK.value,
-            is_no_rerun(),
+            true() if with_reruns else is_no_rerun(),
         )
         .order_by(TrialRow.median_us, ImplementationRow.name, TrialRow.config, TrialRow.id)
         .limit(limit)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from sqlalchemy import bindparam
 from sqlalchemy import ColumnElement
+from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy.orm import aliased
 from sqlalchemy.orm import Session
@@ -101,21 +105,37 @@ def _confirming(
 
 def find_reusable(session: Session, definition: StudyDefinition, point: TrialPoint) -> int | None:
     """Return the newest finished trial of equal identity in any study, or None."""
-    query = (
+    identity = {
+        "workload_key": point.workload.key,
+        "config_key": point.config_key,
+        "operator": definition.operator,
+        "implementation": point.implementation,
+        "language": definition.languages[point.implementation],
+        "source_hash": definition.sources[point.implementation].source_hash,
+        "environment_key": definition.environment.key,
+        "protocol_key": definition.protocol.key,
+    }
+    return session.scalar(_reusable_query(), identity)
+
+
+@cache
+def _reusable_query() -> Select[int]:
+    """Return the statement of ``find_reusable``, built once: it runs before every trial."""
+    return (
         select(TrialRow.id)
         .join(WorkloadRow, WorkloadRow.id == TrialRow.workload_id)
         .join(ImplementationRow, ImplementationRow.id == TrialRow.implementation_id)
         .join(EnvironmentRow, EnvironmentRow.id == TrialRow.environment_id)
         .join(ProtocolRow, ProtocolRow.id == TrialRow.protocol_id)
         .where(
-            WorkloadRow.key == point.workload.key,
-            TrialRow.config_key == point.config_key,
-            ImplementationRow.operator == definition.operator,
-            ImplementationRow.name == point.implementation,
-            ImplementationRow.language == definition.languages[point.implementation],
-            TrialRow.source_hash == definition.sources[point.implementation].source_hash,
-            EnvironmentRow.key == definition.environment.key,
-            ProtocolRow.key == definition.protocol.key,
+            WorkloadRow.key == bindparam("workload_key"),
+            TrialRow.config_key == bindparam("config_key"),
+            ImplementationRow.operator == bindparam("operator"),
+            ImplementationRow.name == bindparam("implementation"),
+            ImplementationRow.language == bindparam("language"),
+            TrialRow.source_hash == bindparam("source_hash"),
+            EnvironmentRow.key == bindparam("environment_key"),
+            ProtocolRow.key == bindparam("protocol_key"),
             TrialRow.outcome.is_not(None),
             TrialRow.outcome.not_in([outcome.value for outcome in NOT_REUSED]),
             TrialRow.reused_from_id.is_(None),
@@ -125,4 +145,3 @@ def find_reusable(session: Session, definition: StudyDefinition, point: TrialPoi
         .order_by(TrialRow.id.desc())
         .limit(1)
     )
-    return session.scalar(query)
