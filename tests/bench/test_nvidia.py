@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,8 @@ from tuner.bench.devices.base import HipSource
 from tuner.bench.devices.base import Launch
 from tuner.bench.devices.base import TritonTarget
 from tuner.bench.devices.nvidia import NvidiaDevice
+from tuner.bench.devices.nvidia_gate import MAX_HOLD_S
+from tuner.bench.devices.nvidia_gate import MAX_OVERDUE
 from tuner.bench.devices.telemetry import nvidia_driver
 from tuner.bench.devices.telemetry import NvmlReader
 from tuner.bench.devices.telemetry import pci_model
@@ -193,6 +196,32 @@ def test_the_stream_is_let_go_although_a_launch_is_refused(
     with pytest.raises(LaunchFailed):
         prepared.elapsed_us()
     assert released
+
+
+def test_a_driver_that_waits_for_each_kernel_does_not_hang(
+    device: NvidiaDevice, machine: vendor_standins.Machine
+) -> None:
+    # As under a profiler, a sanitizer or CUDA_LAUNCH_BLOCKING: a launch returns when its kernel
+    # has run, which a held stream does not let begin.
+    gate = device._api._gate
+    prepared = device.prepare([_noop_launch(device)], "stream")
+    real_record = device._api.record
+
+    def record_and_wait(event: object) -> None:
+        real_record(event)
+        deadline = time.monotonic() + 20
+        while gate._word.value != gate._turn:
+            assert time.monotonic() < deadline, "the stream was never let go"
+            time.sleep(0.01)
+
+    device._api.record = record_and_wait  # type: ignore[method-assign]
+    for _ in range(MAX_OVERDUE):
+        assert prepared.elapsed_us() > 0
+    machine.calls.clear()
+    begun = time.monotonic()
+    prepared.elapsed_us()
+    assert time.monotonic() - begun < MAX_HOLD_S / 2
+    assert "cuStreamWaitValue32" not in machine.calls
 
 
 def test_one_launch_needs_no_graph_unless_it_is_demanded(device: NvidiaDevice) -> None:

@@ -6,12 +6,12 @@ code is seen, and the calls used here are the same in cuda-bindings 12 and 13.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
 from tuner.bench.devices.gpu import FunctionFacts
 from tuner.bench.devices.gpu import Submit
+from tuner.bench.devices.nvidia_gate import StreamGate
 from tuner.bench.devices.packing import PackedArguments
 from tuner.bench.devices.vendor import CheckedCalls
 from tuner.domain.job import LaunchGeometry
@@ -74,12 +74,7 @@ class CudaApi:
         calls("cuCtxSetCurrent", calls("cuDevicePrimaryCtxRetain", device))
         # Not the null stream: that one waits for others and can't be captured.
         self._stream = calls("cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
-        # A word in host memory that the stream can be made to wait for. Pinned memory has one
-        # address for host and device (unified addressing, all 64-bit Linux).
-        self._gate_address = int(calls("cuMemHostAlloc", 4, 0))
-        self._gate = ctypes.c_uint32.from_address(self._gate_address)
-        self._gate.value = 0
-        self._turn = 0
+        self._gate = StreamGate(driver, calls, self._stream)
 
     @property
     def fault(self) -> str:
@@ -175,13 +170,11 @@ class CudaApi:
 
     def hold(self) -> None:
         """Make what is queued from now on wait for ``release``."""
-        self._turn = (self._turn + 1) & 0x7FFFFFFF
-        wait = self._driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ
-        self._calls("cuStreamWaitValue32", self._stream, self._gate_address, self._turn, wait)
+        self._gate.shut()
 
     def release(self) -> None:
-        """Let what was queued after ``hold`` run. A store to host memory; never raises."""
-        self._gate.value = self._turn
+        """Let what was queued after ``hold`` run; never raises."""
+        self._gate.open()
 
     def elapsed_us(self, start: Any, stop: Any) -> float:
         """Wait for ``stop`` and return the device time between two recorded events."""
@@ -224,5 +217,5 @@ class CudaApi:
         for event in events:
             self._calls.quiet("cuEventDestroy", event)
         self._calls.quiet("cuStreamDestroy", self._stream)
-        self._calls.quiet("cuMemFreeHost", self._gate_address)
+        self._gate.close()
         self._calls.quiet("cuDevicePrimaryCtxRelease", self._device)
