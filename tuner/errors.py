@@ -66,12 +66,6 @@ class BudgetExhausted(TunerError):
     exit_code = 124
 
 
-class Interrupted(TunerError):
-    """The user stopped the command (Ctrl-C or SIGTERM). Finished trials are kept."""
-
-    exit_code = 130
-
-
 class TrialError(Exception):
     """A trial failed. Raised in the bench half only; ``bench.trial`` turns it into an outcome.
 
