@@ -38,7 +38,7 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[triton,amd,nvidia,parquet,images,test,check]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[triton,amd,nvidia,parquet,images,postgres,service,dashboard,test,check]'
 	touch $@
 
 clean:
