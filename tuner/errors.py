@@ -32,6 +32,10 @@ class UsageError(TunerError):
     exit_code = 2
 
 
+class Conflict(UsageError):
+    """What is asked for does not go with what is there already; nothing was stored."""
+
+
 class EnvironmentProblem(TunerError):
     """The machine, a package or the database is not fit for the command."""
 

@@ -25,6 +25,11 @@ def studies_dir() -> Path:
     return _content_dir("studies")
 
 
+def kernels_dir() -> Path:
+    """Return the folder with the shipped operators."""
+    return _content_dir("kernels")
+
+
 def operator_dirs(extra: Sequence[Path] = ()) -> dict[str, Path]:
     """Return the folder of each operator by name; ``extra`` folders win over the shipped ones.
 
@@ -33,7 +38,7 @@ def operator_dirs(extra: Sequence[Path] = ()) -> dict[str, Path]:
     Raises:
         NotFound: One of ``extra`` holds no operator.
     """
-    found = _operators_below(_content_dir("kernels"))
+    found = _operators_below(kernels_dir())
     for directory in extra:
         if (directory / "operator.py").is_file():
             own = {directory.resolve().name: directory.resolve()}

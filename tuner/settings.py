@@ -14,6 +14,7 @@ from platformdirs import user_cache_path
 from platformdirs import user_data_path
 from pydantic import Field
 from pydantic import field_validator
+from pydantic import SecretStr
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 from pydantic_settings import PydanticBaseSettingsSource
@@ -37,6 +38,12 @@ class Settings(BaseSettings):
     db: str = Field(default_factory=_default_database, description="Database URL or SQLite path")
     device: str = Field(default="auto", description="Device when a command names none")
     operators: tuple[Path, ...] = Field(default=(), description="Folders with further operators")
+    studies: tuple[Path, ...] = Field(
+        default=(), description="Folders with further study files that the service may start"
+    )
+    token: SecretStr | None = Field(
+        default=None, description="What a client of the service must know to write"
+    )
     cache_dir: Path = Field(
         default_factory=lambda: user_cache_path("tuner", appauthor=False),
         description="Compiled kernels; safe to delete",
@@ -96,6 +103,7 @@ def worker_environment(device_id: str, cache_dir: Path) -> dict[str, str]:
     environment = dict(os.environ)
     environment["TRITON_CACHE_DIR"] = str(cache_dir / "triton")
     environment.pop("TRITON_INTERPRET", None)
+    environment.pop("TUNER_TOKEN", None)  # kernels and operators have no use for it
     if device_id == "cpu":
         environment["TRITON_INTERPRET"] = "1"
     # One thread a worker: BLAS threads that spin beside a timed kernel disturb it.

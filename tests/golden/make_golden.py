@@ -15,6 +15,9 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
+from sqlalchemy import Connection
+
+from tuner.api.plain import plain
 from tuner.domain.evidence import EvidenceFile
 from tuner.domain.evidence import EvidenceRecord
 from tuner.domain.evidence import RecordedTimes
@@ -27,6 +30,8 @@ from tuner.domain.profile import KernelProfile
 from tuner.domain.profile import KernelResources
 from tuner.domain.profile import ProfilerName
 from tuner.domain.profile import ProfileSource
+from tuner.domain.queue import JobKind
+from tuner.domain.queue import JobState
 from tuner.domain.study import SkippedPoint
 from tuner.domain.workload import Workload
 from tuner.store import migrate
@@ -36,6 +41,16 @@ from tuner.store import Store
 from tuner.store.evidence import add_evidence
 from tuner.store.evidence import find_records
 from tuner.store.evidence import list_evidence
+from tuner.store.job_devices import list_devices
+from tuner.store.job_devices import register_device
+from tuner.store.job_running import claim_next
+from tuner.store.job_running import end_job
+from tuner.store.job_running import set_study
+from tuner.store.job_wishes import cancel_job
+from tuner.store.job_wishes import pause_job
+from tuner.store.jobs import add_job
+from tuner.store.jobs import list_jobs
+from tuner.store.owner import Owner
 from tuner.store.profiles import add_profile
 from tuner.store.profiles import profiles_of
 from tuner.store.reproductions import add_reproduction
@@ -51,6 +66,11 @@ from tuner.testing.store_values import make_point
 from tuner.testing.store_values import make_report
 from tuner.testing.store_values import WORKLOAD
 
+# The one that runs comes when no other waits; the device is busy from then on.
+JOB_STATES = (
+    *(JobState.FINISHED, JobState.FAILED, JobState.CANCELLED, JobState.PAUSED),
+    *(JobState.RUNNING, JobState.QUEUED),
+)
 FOLDER = Path(__file__).parent
 
 
@@ -80,6 +100,7 @@ def fill(store: Store) -> None:
     confirm(recorder, run_trial(recorder, third, 64, 9.0), (9.0, 9.5), (9.25,))
     fill_evidence(store, third)
     fill_profiles(store, origin)
+    fill_queue(store, third)
 
 
 def fill_evidence(store: Store, study_id: int) -> None:
@@ -143,6 +164,43 @@ def fill_profiles(store: Store, trial_id: int) -> None:
         add_profile(connection, trial_id, bare, ProfileSource("file", "a.csv", "cd" * 32), None)
 
 
+def fill_queue(store: Store, study_id: int) -> None:
+    """Store a device, and a job in each state; studies have left their leases."""
+    runner = Owner("0123456789abcdef", 4711, "abcdef01-2345")
+    request = {
+        "study": "first",
+        "shapes": ["33x257"],
+        "budget": "30m",
+        "device": None,
+        "fresh": False,
+    }
+    with store.transaction() as connection:
+        register_device(connection, runner, "cpu", "a CPU", make_environment())
+        for state in JOB_STATES:
+            key = f"key of the {state} one"
+            job, _ = add_job(connection, JobKind.STUDY, request, "cpu", key)
+            bring_to(connection, job.id, runner, study_id, state)
+        rerun = {"record": "1", "device": "cuda:0", "shape": None}
+        add_job(connection, JobKind.REPRODUCE, rerun, "cuda:0")
+
+
+def bring_to(
+    connection: Connection, job_id: int, runner: Owner, study_id: int, state: JobState
+) -> None:
+    """Do with a queued job what brings it to a state."""
+    if state is JobState.PAUSED:
+        pause_job(connection, job_id)
+    if state is JobState.CANCELLED:
+        cancel_job(connection, job_id)
+    if state in (JobState.RUNNING, JobState.FINISHED, JobState.FAILED):
+        claim_next(connection, runner, "cpu")
+        set_study(connection, job_id, runner, study_id)
+    if state is JobState.FINISHED:
+        end_job(connection, job_id, runner, state, result={"finished": True})
+    if state is JobState.FAILED:
+        end_job(connection, job_id, runner, state, message="the device is gone")
+
+
 def answers(store: Store) -> dict[str, object]:
     """Return what must stay the same: exports, best configs, counts."""
     with store.session() as session:
@@ -166,6 +224,11 @@ def answers(store: Store) -> dict[str, object]:
                 [each.id, trial_id, asdict(each.profile), asdict(each.source), each.environment_key]
                 for trial_id in range(1, 20)
                 for each in profiles_of(session, trial_id)
+            ],
+            "jobs": plain(list_jobs(session)),
+            "devices": [
+                [each.host, each.device_id, each.name, each.environment_key, each.job_id]
+                for each in list_devices(session)
             ],
         }
 

@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from postgres import make_postgres
+from postgres import postgres
+from postgres import postgres_url
 
 from tuner.store import open_store
 from tuner.store import Store
+
+__all__ = ["make_postgres", "postgres", "postgres_url"]  # fixtures
 
 MEMORY_DISK = Path("/dev/shm")
 
@@ -33,6 +38,15 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def database(folder: Path) -> Path:
     """Where a database can be made."""
     return folder / "results.db"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Where a database can be made: a file, then a server."""
+    if request.param == "sqlite":
+        return str(request.getfixturevalue("database"))
+    made: str = request.getfixturevalue("make_postgres")(empty=True)
+    return made
 
 
 @pytest.fixture

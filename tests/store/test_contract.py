@@ -1,4 +1,4 @@
-"""The store contract over SQLite, with the write-ahead log and with the rollback journal."""
+"""The store contract over SQLite, with both kinds of journal, and over PostgreSQL."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ class TestSqliteOnNetworkFileSystem(StoreContract):
     def database_url(self, database: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setattr(store_module, "network_file_system", lambda _path: "nfs4")
         return f"sqlite:///{database}"
+
+
+class TestPostgres(StoreContract):
+    @pytest.fixture
+    def database_url(self, postgres_url: str) -> str:
+        return postgres_url

@@ -168,7 +168,7 @@ def test_a_flipped_bit_is_found_or_changed_nothing(database: Path) -> None:
         ("UPDATE tuner_validation SET passed = 0 WHERE id = 1", "tuner_validation id 1"),
         ("UPDATE tuner_study SET planned = 99", "tuner_study"),
         ("DELETE FROM tuner_protocol", "foreign key"),
-        ("DROP INDEX ix_tuner_trial_study_id_outcome", "schema: indexes of tuner_trial"),
+        ("DROP INDEX ix_tuner_trial_study_id_outcome_id", "schema: indexes of tuner_trial"),
         ("DROP TABLE tuner_validation", "table tuner_validation is missing"),
     ],
 )

@@ -46,6 +46,10 @@ class Driver:
                 return
         pytest.fail(f"the process ended without {line!r}")
 
+    def read(self, lines: int) -> list[int]:
+        """Read the numbers of trials that were stored."""
+        return [int(self.output.readline()) for _ in range(lines)]
+
     def end(self) -> list[str]:
         """Wait for the end and return the whole lines not read yet."""
         lines = self.output.read().split("\n")[:-1]
@@ -54,22 +58,22 @@ class Driver:
         return lines
 
 
-def start(database: Path, study: str, trials: int, *, hold: bool = False) -> Driver:
+def start(url: str, study: str, trials: int, *, hold: bool = False) -> Driver:
     """Fork a process that drives a study of a database that nothing here has open."""
     reader, writer = os.pipe()
-    process = FORK.Process(target=drive, args=(writer, database, study, trials, hold))
+    process = FORK.Process(target=drive, args=(writer, url, study, trials, hold))
     process.start()
     os.close(writer)
     return Driver(process, os.fdopen(reader))
 
 
-def drive(output: int, database: Path, study: str, trials: int, hold: bool) -> None:
+def drive(output: int, url: str, study: str, trials: int, hold: bool) -> None:
     """Run the trials that are not stored as ok yet, and name each when it is stored."""
 
     def say(text: object) -> None:
         os.write(output, f"{text}\n".encode())
 
-    with open_store(str(database), create=True, writable=True) as store:
+    with open_store(url, create=True, writable=True) as store:
         recorder = store.recorder()
         study_id = recorder.open_study(make_definition(study), fresh=False).study_id
         say("open")
@@ -89,23 +93,24 @@ def drive(output: int, database: Path, study: str, trials: int, hold: bool) -> N
         recorder.finish_study(study_id)
 
 
-def test_kill_at_any_moment_loses_and_doubles_nothing(database: Path) -> None:
+def test_kill_at_any_moment_loses_and_doubles_nothing(url: str) -> None:
     chance = random.Random(20260719)
     acknowledged: list[int] = []
     for _ in range(KILLS):
-        driver = start(database, "killed", 10_000)
+        driver = start(url, "killed", 10_000)
         driver.wait_for("open")
-        # Killed from outside while it writes: the moment is spread over many transactions.
-        timer = threading.Timer(chance.uniform(0.0, 0.15), driver.process.kill)
+        acknowledged += driver.read(chance.randrange(4))
+        # Killed from outside while it writes: the moment is spread over all of a transaction.
+        timer = threading.Timer(chance.uniform(0.0, 0.03), driver.process.kill)
         timer.start()
         acknowledged += [int(line) for line in driver.end()]
         timer.join()
     assert len(acknowledged) > KILLS  # else nothing was tried
-    with open_store(str(database), create=False, writable=True) as store:
+    with open_store(url, create=False, writable=True) as store:
         opened = store.recorder().open_study(make_definition("killed"), fresh=False)
         assert opened.state == "resumed"
         trials = store.recorder().stored_trials(opened.study_id)
-    assert migrate.check(str(database)) == []
+    assert migrate.check(url) == []
     assert {trial.outcome for trial in trials} <= {Outcome.OK, Outcome.INTERRUPTED}
     stored = [trial.point.config["BLOCK"] for trial in trials if trial.outcome is Outcome.OK]
     assert len(stored) == len(set(stored))
@@ -113,12 +118,12 @@ def test_kill_at_any_moment_loses_and_doubles_nothing(database: Path) -> None:
     assert set(acknowledged) <= set(stored)
 
 
-def test_a_study_has_one_living_driver(database: Path) -> None:
-    driver = start(database, "held", 2, hold=True)
+def test_a_study_has_one_living_driver(url: str) -> None:
+    driver = start(url, "held", 2, hold=True)
     process = driver.process
     try:
         driver.wait_for("holding")
-        with open_store(str(database), create=False, writable=True) as store:
+        with open_store(url, create=False, writable=True) as store:
             recorder = store.recorder()
             with pytest.raises(EnvironmentProblem, match=f"run by process {process.pid}"):
                 recorder.open_study(make_definition("held"), fresh=False)
@@ -138,22 +143,22 @@ def test_a_study_has_one_living_driver(database: Path) -> None:
         driver.end()
 
 
-def test_sixteen_simultaneous_first_starts_make_one_schema(database: Path) -> None:
-    drivers = [start(database, f"study {number}", 1) for number in range(16)]
+def test_sixteen_simultaneous_first_starts_make_one_schema(url: str) -> None:
+    drivers = [start(url, f"study {number}", 1) for number in range(16)]
     assert [(driver.end(), driver.process.exitcode) for driver in drivers] == [
         (["open", "0"], 0)
     ] * 16
-    assert migrate.check(str(database)) == []
-    counts = migrate.info(str(database)).counts
+    assert migrate.check(url) == []
+    counts = migrate.info(url).counts
     assert (counts["study"], counts["trial"]) == (16, 16)
 
 
-def test_eight_processes_of_twenty_trials_store_all(database: Path) -> None:
-    drivers = [start(database, f"study {number}", 20) for number in range(8)]
+def test_eight_processes_of_twenty_trials_store_all(url: str) -> None:
+    drivers = [start(url, f"study {number}", 20) for number in range(8)]
     said = ["open", *(str(block) for block in range(20))]
     assert [(driver.end(), driver.process.exitcode) for driver in drivers] == [(said, 0)] * 8
-    assert migrate.check(str(database)) == []
-    store = open_store(str(database), create=False, writable=False)
+    assert migrate.check(url) == []
+    store = open_store(url, create=False, writable=False)
     with store, store.session() as session:
         found = queries.list_studies(session)
     assert [(each.state, each.counts) for each in found] == [("finished", {"ok": 20})] * 8

@@ -7,20 +7,54 @@ are imported inside the functions that need them.
 from __future__ import annotations
 
 from tuner.api.answer import best
+from tuner.api.answer import best_json
+from tuner.api.answers import BestAnswers
 from tuner.api.common import all_operators
 from tuner.api.common import find_operator
 from tuner.api.comparing import compare
+from tuner.api.dashboard import optuna_copies
 from tuner.api.database import backup_database
 from tuner.api.database import check_database
+from tuner.api.database import copy_database
 from tuner.api.database import database_info
 from tuner.api.database import upgrade_database
 from tuner.api.evidence import list_evidence
 from tuner.api.evidence import show_evidence
+from tuner.api.figures import study_figures
 from tuner.api.importing import bundle_source
 from tuner.api.importing import import_file
+from tuner.api.job_progress import job_progress
+from tuner.api.job_running import run_job
+from tuner.api.jobs import cancel_job
+from tuner.api.jobs import launch_reproduce
+from tuner.api.jobs import launch_study
+from tuner.api.jobs import list_job_devices
+from tuner.api.jobs import list_jobs
+from tuner.api.jobs import newest_job
+from tuner.api.jobs import pause_job
+from tuner.api.jobs import resume_job
+from tuner.api.jobs import resume_study
+from tuner.api.jobs import show_job
+from tuner.api.known_devices import DeviceMemory
+from tuner.api.listing import list_operators
+from tuner.api.lookup import Launch
+from tuner.api.lookup import look_up
+from tuner.api.lookup import Lookup
 from tuner.api.machine import compile_operator
 from tuner.api.machine import diagnose
 from tuner.api.machine import list_devices
+from tuner.api.monitoring import check_readable
+from tuner.api.monitoring import database_tallies
+from tuner.api.monitoring import DatabaseTallies
+from tuner.api.monitoring import prepare_database
+from tuner.api.paging import Page
+from tuner.api.paging import page_environments
+from tuner.api.paging import page_jobs
+from tuner.api.paging import page_reproductions
+from tuner.api.paging import page_studies
+from tuner.api.paging import page_trials
+from tuner.api.paging import show_study
+from tuner.api.paging import trial_source
 from tuner.api.profiling import import_profile
 from tuner.api.profiling import list_profiles
 from tuner.api.profiling import profile_trial
@@ -30,38 +64,92 @@ from tuner.api.reading import history
 from tuner.api.reading import list_studies
 from tuner.api.reading import list_trials
 from tuner.api.reading import show_trial
+from tuner.api.registered import registered_studies
+from tuner.api.report_text import report_text
 from tuner.api.reporting import write_report
 from tuner.api.reproducing import reproduce
+from tuner.api.streaming import csv_chunks
 from tuner.api.studies import run_study
 from tuner.api.studies import StudyResult
+from tuner.api.viewing import figure_text
+from tuner.api.viewing import record_reruns
+from tuner.api.viewing import study_progress
+from tuner.api.viewing import study_view
+from tuner.api.viewing import StudyView
+from tuner.api.work_queue import open_work_queue
+from tuner.report.comparison import COLUMNS as COMPARE_COLUMNS
 
 __all__ = [
+    "COMPARE_COLUMNS",
+    "BestAnswers",
+    "DatabaseTallies",
+    "DeviceMemory",
+    "Launch",
+    "Lookup",
+    "Page",
     "StudyResult",
+    "StudyView",
     "all_operators",
     "backup_database",
     "best",
+    "best_json",
     "bundle_source",
+    "cancel_job",
     "check_database",
+    "check_readable",
     "compare",
     "compile_operator",
+    "copy_database",
+    "csv_chunks",
     "database_info",
+    "database_tallies",
     "diagnose",
     "export_source",
     "export_trial",
+    "figure_text",
     "find_operator",
     "history",
     "import_file",
     "import_profile",
+    "job_progress",
+    "launch_reproduce",
+    "launch_study",
     "list_devices",
     "list_evidence",
+    "list_job_devices",
+    "list_jobs",
+    "list_operators",
     "list_profiles",
     "list_studies",
     "list_trials",
+    "look_up",
+    "newest_job",
+    "open_work_queue",
+    "optuna_copies",
+    "page_environments",
+    "page_jobs",
+    "page_reproductions",
+    "page_studies",
+    "page_trials",
+    "pause_job",
+    "prepare_database",
     "profile_trial",
+    "record_reruns",
+    "registered_studies",
+    "report_text",
     "reproduce",
+    "resume_job",
+    "resume_study",
+    "run_job",
     "run_study",
     "show_evidence",
+    "show_job",
+    "show_study",
     "show_trial",
+    "study_figures",
+    "study_progress",
+    "study_view",
+    "trial_source",
     "upgrade_database",
     "write_report",
 ]

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
+from typing import Any
 from typing import TYPE_CHECKING
 
 from tuner.api.common import device_for
 from tuner.api.common import find_operator
 from tuner.api.common import open_database
-from tuner.api.common import open_worker
 from tuner.api.common import source_hashes
+from tuner.api.known_devices import DeviceFinder
+from tuner.api.known_devices import probe_device
+from tuner.domain.environment import Environment
 from tuner.domain.study import BestCandidate
 from tuner.domain.workload import parse_shape
 from tuner.domain.workload import Workload
 from tuner.errors import UsageError
+from tuner.operator import Operator
 from tuner.report.best import answer_exact
 from tuner.report.best import answer_same_architecture
 from tuner.report.best import BestAnswer
 from tuner.report.best import Match
 from tuner.report.best import nearest_shape
+from tuner.report.best import source_is_current
+from tuner.report.json_text import json_text
 from tuner.settings import load_settings
 from tuner.settings import Settings
 
@@ -39,6 +48,7 @@ def best(
     architecture: str | None = None,
     implementation: str | None = None,
     match: Match | None = None,
+    find_device: DeviceFinder = probe_device,
     settings: Settings | None = None,
 ) -> BestAnswer:
     """Return the best stored config for a workload.
@@ -53,6 +63,7 @@ def best(
             ``match="same-arch"``.
         implementation: Only this one.
         match: ``exact`` (default), ``same-arch`` or ``nearest-shape``.
+        find_device: Tells the environment of a device; the default asks a worker process.
         settings: None reads them from the environment and ``tuner.toml``.
 
     Raises:
@@ -60,65 +71,155 @@ def best(
         DeviceUnavailable: The device can't be used.
         DatabaseProblem: The database can't be used.
     """
-    from tuner.store import queries
-
     settings = settings or load_settings()
-    if architecture is not None and match not in (None, "same-arch"):
-        raise UsageError(
-            f"--match {match} needs a device to compare with, --arch names none",
-            hint="leave --arch out, or use --match same-arch",
-        )
-    found = find_operator(operator, settings)
-    asked = found.workload(parse_shape(shape) if isinstance(shape, str) else shape, dtype, scalars)
-    if implementation is not None:
-        found.implementation(implementation)
-    hashes = source_hashes(found)
+    question = Question(
+        shape=parse_shape(shape) if isinstance(shape, str) else tuple(shape),
+        dtype=dtype,
+        scalars=tuple((scalars or {}).items()),
+        architecture=architecture,
+        implementation=implementation,
+        match=match,
+    )
+    operator_here = find_operator(operator, settings)
+    asked = question.workload(operator_here)
+    hashes = source_hashes(operator_here)
     with open_database(settings, create=False, writable=False) as store:
-        if architecture is not None:
-            with store.session() as session:
-                candidates = queries.best_candidates(
-                    session, asked, implementation=implementation, with_samples=True
-                )
-            return answer_same_architecture(candidates, asked, architecture, None, hashes)
-        with open_worker(device_for(device, "auto", settings), settings) as worker:
-            pass
+        here = None
+        if architecture is None:
+            here = find_device(device_for(device, "auto", settings), settings)
         with store.session() as session:
-            return answer_here(session, asked, worker, hashes, implementation, match or "exact")
+            answer = answer_question(session, question, asked, here, hashes)
+            return _with_all_samples(session, answer)
+
+
+def best_json(operator: str, shape: str | Sequence[int], **asked: Any) -> bytes:
+    """Return what ``tuner best --format json`` prints for the same question, to the byte.
+
+    Takes the arguments of ``best`` and raises what it raises.
+    """
+    return json_text(best(operator, shape, **asked).as_plain()).encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of an operator.
+
+    Attributes:
+        shape: Sizes of its dimensions.
+        dtype: Element type.
+        scalars: Scalar arguments that differ from the operator's defaults.
+        architecture: Answer for it; None answers for a device.
+        implementation: Only this one.
+        match: How closely the answer must match; None is ``exact``, or ``same-arch`` where an
+            architecture is given.
+
+    Raises:
+        UsageError: An architecture is given, and a match that needs a device.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    scalars: tuple[tuple[str, float], ...] = ()
+    architecture: str | None = None
+    implementation: str | None = None
+    match: Match | None = None
+
+    def __post_init__(self) -> None:
+        if self.architecture is not None and self.match not in (None, "same-arch"):
+            raise UsageError(
+                f"--match {self.match} needs a device to compare with, --arch names none",
+                hint="leave --arch out, or use --match same-arch",
+            )
+
+    def workload(self, operator: Operator) -> Workload:
+        """Return the workload that is asked about.
+
+        Raises:
+            UsageError: The operator has no such workload, or no such implementation.
+        """
+        asked = operator.workload(self.shape, self.dtype, dict(self.scalars))
+        if self.implementation is not None:
+            operator.implementation(self.implementation)
+        return asked
 
 
 def answer_here(
-    session: Session,
-    asked: Workload,
-    worker: DeviceWorker,
-    hashes: Mapping[str, str],
-    implementation: str | None = None,
-    match: Match = "exact",
+    session: Session, asked: Workload, worker: DeviceWorker, hashes: Mapping[str, str]
 ) -> BestAnswer:
     """Answer for the device of a worker, from an open store.
 
     Raises:
         NotFound: Nothing matches; the message says what differs.
     """
+    answer = answer_question(session, Question(asked.shape), asked, worker.environment, hashes)
+    return _with_all_samples(session, answer)
 
+
+def answer_question(
+    session: Session,
+    question: Question,
+    asked: Workload,
+    here: Environment | None,
+    hashes: Mapping[str, str],
+) -> BestAnswer:
+    """Answer from an open store, reading no more of it than decides the answer.
+
+    Args:
+        session: Of the store.
+        question: What is asked.
+        asked: The question's workload.
+        here: Machine and toolchain to answer for; None where the question has an architecture.
+        hashes: Today's source hash of each implementation.
+
+    Raises:
+        NotFound: Nothing matches; the message says what differs.
+    """
     from tuner.store import queries
 
-    def candidates(workload: Workload) -> Sequence[BestCandidate]:
-        return queries.best_candidates(
-            session, workload, implementation=implementation, with_samples=True
-        )
+    candidates = partial(queries.best_candidates, session, implementation=question.implementation)
 
-    here = worker.environment
-    if match == "same-arch":
+    def read_samples(trial_ids: Sequence[int]) -> Mapping[int, tuple[tuple[float, ...], ...]]:
+        return queries.process_samples(session, trial_ids)
+
+    if here is None or question.match == "same-arch":
+        architecture = question.architecture or (here and here.identity.get("architecture")) or ""
+        found = candidates(asked, architecture=architecture)
         return answer_same_architecture(
-            candidates(asked), asked, worker.facts.architecture, here, hashes
+            found, asked, architecture, here, hashes, read_samples=read_samples
         )
-    if match == "nearest-shape":
+    wanted, notes = asked, []
+    if question.match == "nearest-shape":
         shapes = queries.tuned_shapes(session, asked, environment_key=here.key)
         nearest = nearest_shape(shapes, asked.shape)
         if nearest is not None and nearest != asked.shape:
-            other = Workload(asked.operator, nearest, asked.dtype, asked.scalars)
-            note = f"{asked.shape_text} was not measured; nearest measured is {other.shape_text}"
-            return answer_exact(
-                candidates(other), asked, here, hashes, match="nearest-shape", notes=[note]
-            )
-    return answer_exact(candidates(asked), asked, here, hashes)
+            wanted = Workload(asked.operator, nearest, asked.dtype, asked.scalars)
+            notes = [
+                f"{asked.shape_text} was not measured; nearest measured is {wanted.shape_text}"
+            ]
+    found = candidates(wanted, environment_key=here.key)
+    if not any(source_is_current(each, hashes) for each in found):
+        found = candidates(wanted)  # of every environment, to say what differs
+    match: Match = "nearest-shape" if notes else "exact"
+    return answer_exact(
+        found, asked, here, hashes, match=match, notes=notes, read_samples=read_samples
+    )
+
+
+def _with_all_samples(session: Session, answer: BestAnswer) -> BestAnswer:
+    """Return an answer whose candidates all have their samples, read or not to decide it."""
+    from tuner.store import queries
+
+    listed = [answer.best, *answer.ties, *([answer.runner_up] if answer.runner_up else [])]
+    missing = [each.trial_id for each in listed if not each.samples_us]
+    samples = queries.process_samples(session, missing)
+
+    def filled(candidate: BestCandidate) -> BestCandidate:
+        found = samples.get(candidate.trial_id)
+        return replace(candidate, samples_us=found) if found else candidate
+
+    return replace(
+        answer,
+        best=filled(answer.best),
+        ties=tuple(filled(each) for each in answer.ties),
+        runner_up=answer.runner_up and filled(answer.runner_up),
+    )

@@ -218,8 +218,8 @@ def _database_row(settings: Settings) -> dict[str, str]:
     try:
         with open_database(settings, create=False, writable=False) as store:
             info = store.info()
-    except NotFound:
-        return _row("database", "ok", f"{settings.db}: none yet, the first tuner run makes it")
+    except NotFound as error:
+        return _row("database", "ok", f"{error.message}; the first tuner run makes it")
     except TunerError as error:
         return _row("database", "broken", error.message, error.hint)
     finding = f"{info.database}, {info.system}, revision {info.revision}"

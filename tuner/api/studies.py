@@ -46,7 +46,7 @@ class StudyResult:
         counts: Trials by outcome.
         best: Best config of each workload that has a valid one, in the study's order.
         unanswered: Workloads without a valid config.
-        database: URL of the database.
+        database: Path, or URL without user and password.
         elapsed_s: Wall-clock seconds of this run.
     """
 
@@ -70,9 +70,11 @@ class StudyResult:
 def run_study(
     study: str | Path,
     *,
+    shapes: Sequence[str] | None = None,
     device: str | None = None,
     budget: Budget | None = None,
     fresh: bool = False,
+    go_on: bool = False,
     listener: Listener | None = None,
     settings: Settings | None = None,
 ) -> StudyResult:
@@ -80,9 +82,11 @@ def run_study(
 
     Args:
         study: Path of a study file, or name of a shipped one.
+        shapes: Tune these instead of the file's, as a study of its own.
         device: ``auto``, ``cpu``, ``cuda:N`` or ``hip:N``; None takes the file's.
         budget: When to stop early; None takes the file's.
         fresh: Measure again what was measured before.
+        go_on: Go on with a study that was begun with ``fresh``, and with measuring all of it.
         listener: Is told what happens.
         settings: None reads them from the environment and ``tuner.toml``.
 
@@ -93,14 +97,10 @@ def run_study(
     """
     from tuner.store import queries
     from tuner.study.runner import StudyRunner
-    from tuner.study.spec import check_against
-    from tuner.study.spec import load_study
 
     settings = settings or load_settings()
     begun = time.monotonic()
-    spec = load_study(find_study_file(str(study)))
-    operator = find_operator(spec.operator, settings)
-    check_against(spec, operator)
+    spec, operator = _load(study, shapes, settings)
     with open_worker(device_for(device, spec.device, settings), settings) as worker:
         plan, definition, sources = define_study(spec, operator, worker)
         with open_database(settings, create=True, writable=True) as store:
@@ -116,6 +116,7 @@ def run_study(
                 listener=listener or _ignore_event,
                 budget=budget or spec.budget,
                 fresh=fresh,
+                go_on=go_on,
             )
             study_id, finished = runner.run()
             workloads = tuple(each.workload for each in plan.workloads)
@@ -123,9 +124,24 @@ def run_study(
             with store.session() as session:
                 counts = queries.counts_by_outcome(session, study_id)
     return StudyResult(
-        study_id, spec.name, finished, counts, answers, unanswered, settings.db,
+        study_id, spec.name, finished, counts, answers, unanswered, str(store.location),
         time.monotonic() - begun,
     )  # fmt: skip
+
+
+def _load(
+    study: str | Path, shapes: Sequence[str] | None, settings: Settings
+) -> tuple[StudySpec, Operator]:
+    from tuner.study.overrides import with_shapes
+    from tuner.study.spec import check_against
+    from tuner.study.spec import load_study
+
+    spec = load_study(find_study_file(str(study)))
+    operator = find_operator(spec.operator, settings)
+    check_against(spec, operator)
+    if shapes is not None:
+        spec = with_shapes(spec, operator, shapes)
+    return spec, operator
 
 
 def define_study(

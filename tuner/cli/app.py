@@ -15,6 +15,7 @@ from tuner import __version__
 from tuner.cli import best
 from tuner.cli import compare
 from tuner.cli import compile as compile_verb
+from tuner.cli import dashboard
 from tuner.cli import database
 from tuner.cli import devices
 from tuner.cli import export
@@ -24,8 +25,10 @@ from tuner.cli import profile
 from tuner.cli import report
 from tuner.cli import reproduce
 from tuner.cli import run
+from tuner.cli import serve
 from tuner.cli import show
 from tuner.cli import studies
+from tuner.cli import work
 from tuner.errors import TunerError
 
 SIGTERM_EXIT_CODE = 128 + signal.SIGTERM
@@ -59,6 +62,9 @@ app.command("operators")(operators.operators)
 app.command("devices")(devices.devices)
 app.command("doctor")(devices.doctor)
 app.command("compile")(compile_verb.compile_operator)
+app.command("serve")(serve.serve)
+app.command("dashboard")(dashboard.dashboard)
+app.command("work")(work.work)
 app.add_typer(database.app, name="db")
 
 

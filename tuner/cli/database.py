@@ -75,9 +75,42 @@ def backup(
     db: options.Db = None,
     debug: options.Debug = False,  # noqa: ARG001 - main() looks at it
 ) -> None:
-    """Copy the database while it is in use."""
+    """Copy the database's file while it is in use. Of a server's database, see `db copy`."""
     from tuner import api
     from tuner.cli.output import say
 
     api.backup_database(target, options.settings_from(db))
     say(f"backup written to {target}")
+
+
+@app.command("copy")
+def copy(
+    source: Annotated[str, typer.Argument(help="Database to read.", metavar="SRC")],
+    target: Annotated[
+        str,
+        typer.Argument(help="New file, or empty database of a server.", metavar="DST"),
+    ],
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,  # noqa: ARG001 - main() looks at it
+) -> None:
+    """Copy all rows between a file and a PostgreSQL server, or two of either, ids included.
+
+    What is there already is never changed; every row of the copy is read back and checked before
+    it counts.
+
+    Example: tuner db copy results.db postgresql://tuner@db.example.org/tuner
+    """
+    from tuner import api
+    from tuner.cli.copying import CopyProgress
+    from tuner.cli.output import say
+
+    with CopyProgress(quiet=quiet) as progress:
+        report = api.copy_database(source, target, progress)
+    for name in report.driven:
+        say(
+            f"warning: study {name} was being run; what it stores from now on is only in "
+            f"{report.source}"
+        )
+    if not quiet:
+        rows = sum(report.rows.values())
+        say(f"{rows} rows of {report.source} copied to {report.target}, each read back and checked")

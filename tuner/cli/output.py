@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from tuner.cli.options import Format
 from tuner.domain.identity import Plain
 from tuner.report.csv_text import write_csv
 from tuner.report.export import replacing
+from tuner.report.json_text import json_text
 
 Row = Mapping[str, Plain]
 
@@ -55,7 +55,7 @@ def print_rows(
 def print_object(fields: Mapping[str, Plain], *, output: Path | None = None) -> None:
     """Print one JSON object with a ``schema`` key; NaN is an error, not output."""
     with _target(output) as file:
-        print(json.dumps(fields, allow_nan=False, indent=2), file=file)
+        print(json_text(fields), end="", file=file)
 
 
 def print_text(text: str, *, output: Path | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 from typing import TYPE_CHECKING
 
@@ -10,14 +9,10 @@ import typer
 
 from tuner.cli import options
 from tuner.errors import NoValidConfig
-from tuner.errors import UsageError
 
 if TYPE_CHECKING:
     from tuner.api import StudyResult
-    from tuner.study.spec import Budget
 
-_BUDGET = re.compile(r"(\d{1,9})(s|m|h)?")
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
 BEST_COLUMNS = (
     "shape", "implementation", "config", "median_us", "low_us", "high_us", "bandwidth_gb_s", "ties",
 )  # fmt: skip
@@ -26,6 +21,12 @@ BEST_COLUMNS = (
 def run(
     study: Annotated[str, typer.Argument(help="Study file, or name of a shipped study.")],
     device: options.Device = None,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape", help="Tune this shape instead of the file's; repeatable.", metavar="8x512"
+        ),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option("--budget", help="Stop after 200 trials, or after 90s, 30m, 2h."),
@@ -47,35 +48,22 @@ def run(
     """
     from tuner import api
     from tuner.cli.progress import Progress
+    from tuner.study.overrides import parse_budget
 
     options.set_up_logging(quiet=quiet, verbose=verbose)
     limit = None if budget is None else parse_budget(budget)
     settings = options.settings_from(db, operators=operators)
     with Progress(quiet=quiet, verbose=verbose) as progress:
         result = api.run_study(
-            study, device=device, budget=limit, fresh=fresh, listener=progress, settings=settings
-        )
+            study, shapes=shapes, device=device, budget=limit, fresh=fresh, listener=progress,
+            settings=settings,
+        )  # fmt: skip
     _report(result, format_name, output, quiet=quiet)
     if not result.best:
         raise NoValidConfig(
             f"study {result.name} has no valid config",
             hint=f"tuner trials {result.name} lists what failed and why",
         )
-
-
-def parse_budget(text: str) -> Budget:
-    """Read ``200`` (trials) or ``90s``, ``30m``, ``2h``.
-
-    Raises:
-        UsageError: It is neither.
-    """
-    from tuner.study.spec import Budget
-
-    match = _BUDGET.fullmatch(text.strip())
-    if match is None or int(match[1]) == 0:
-        raise UsageError(f"--budget {text!r} is not understood", hint="such as 200, 90s, 30m or 2h")
-    number, unit = int(match[1]), match[2]
-    return Budget(seconds=number * _SECONDS[unit]) if unit else Budget(trials=number)
 
 
 def _report(

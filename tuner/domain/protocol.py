@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from dataclasses import dataclass
+from dataclasses import fields
 from typing import Literal
 
 from tuner.domain.identity import content_hash
@@ -52,7 +52,7 @@ class Protocol:
 
     def as_plain(self) -> dict[str, Plain]:
         """Return all fields."""
-        return asdict(self)
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def key(self) -> str:

@@ -174,12 +174,19 @@ def tied(best: Processes, other: Processes) -> bool:
     low, high = ratio_interval(best, other)
     if not low <= 1.0 <= high:
         return False
-    if min(len(best), len(other)) < 2:  # one process shows no range to overlap
+    return may_tie([median(samples) for samples in best], [median(samples) for samples in other])
+
+
+def may_tie(best_medians: Sequence[float], other_medians: Sequence[float]) -> bool:
+    """Tell whether results with these process medians can tie, whatever their samples are.
+
+    Raises:
+        ValueError: A side has no process.
+    """
+    if min(len(best_medians), len(other_medians)) < 2:  # one process shows no range to overlap
         return True
-    ours = [median(samples) for samples in best]
-    theirs = [median(samples) for samples in other]
-    overlap = min(theirs) <= max(ours) and min(ours) <= max(theirs)
-    return overlap or abs(math.log(median(theirs) / median(ours))) <= MAX_TIE_GAP
+    overlap = min(other_medians) <= max(best_medians) and min(best_medians) <= max(other_medians)
+    return overlap or abs(math.log(median(other_medians) / median(best_medians))) <= MAX_TIE_GAP
 
 
 def tie_set(results: Sequence[Processes]) -> tuple[int, ...]:

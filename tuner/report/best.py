@@ -6,9 +6,11 @@ given only when asked for, and says what differs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 from typing import TypeAlias
 
@@ -18,12 +20,16 @@ from tuner.domain.environment import FieldDifference
 from tuner.domain.identity import config_text
 from tuner.domain.identity import Plain
 from tuner.domain.stats import choose
+from tuner.domain.stats import may_tie
+from tuner.domain.stats import median
 from tuner.domain.stats import tie_set
 from tuner.domain.study import BestCandidate
 from tuner.domain.workload import Workload
 from tuner.errors import NotFound
 
 Match: TypeAlias = Literal["exact", "same-arch", "nearest-shape"]
+# Gives the samples of trials, by process, for the ids of their rows.
+ReadSamples: TypeAlias = Callable[[Sequence[int]], Mapping[int, tuple[tuple[float, ...], ...]]]
 SCHEMA = "tuner.best/1"
 
 
@@ -110,16 +116,18 @@ def answer_exact(
     *,
     match: Match = "exact",
     notes: Sequence[str] = (),
+    read_samples: ReadSamples | None = None,
 ) -> BestAnswer:
     """Answer from the candidates of equal environment, today's source, and one protocol.
 
     Args:
-        candidates: Confirmed trials of one workload, with samples.
+        candidates: Confirmed trials of one workload, with samples unless they can be read.
         asked: The workload asked for.
         environment: Machine and toolchain asked for.
         source_hashes: Today's source hash of each implementation.
         match: Given on as the answer's.
         notes: Given on, before those found here.
+        read_samples: Asked for the samples of those that may tie, where there are several.
 
     Raises:
         NotFound: None matches; the message names what differs in the nearest one.
@@ -132,7 +140,8 @@ def answer_exact(
     exact = [
         each
         for each in candidates
-        if each.environment.key == environment.key and _source_is_current(each, source_hashes)
+        if each.environment.identity == environment.identity
+        and source_is_current(each, source_hashes)
     ]
     if not exact:
         raise NotFound(
@@ -141,7 +150,7 @@ def answer_exact(
             + _nearest_difference(candidates, environment, source_hashes),
             hint="run the study here, or ask with --match same-arch",
         )
-    return _answer(exact, asked, environment, match, notes)
+    return _answer(exact, asked, environment, match, notes, read_samples)
 
 
 def answer_same_architecture(
@@ -150,8 +159,12 @@ def answer_same_architecture(
     architecture: str,
     environment: Environment | None,
     source_hashes: Mapping[str, str],
+    *,
+    read_samples: ReadSamples | None = None,
 ) -> BestAnswer:
     """Answer from any environment and source of the architecture, and say what differs.
+
+    Arguments are those of ``answer_exact``.
 
     Raises:
         NotFound: The workload was never tuned on this architecture.
@@ -169,11 +182,11 @@ def answer_same_architecture(
     group = [
         each
         for each in same
-        if each.environment.key == newest.environment.key
-        and _source_is_current(each, source_hashes) == _source_is_current(newest, source_hashes)
+        if each.environment.identity == newest.environment.identity
+        and source_is_current(each, source_hashes) == source_is_current(newest, source_hashes)
     ]
-    notes = [] if _source_is_current(newest, source_hashes) else ["tuned for older source"]
-    return _answer(group, asked, environment, "same-arch", notes)
+    notes = [] if source_is_current(newest, source_hashes) else ["tuned for older source"]
+    return _answer(group, asked, environment, "same-arch", notes, read_samples)
 
 
 def nearest_shape(
@@ -199,13 +212,17 @@ def _answer(
     environment: Environment | None,
     match: Match,
     notes: Sequence[str],
+    read_samples: ReadSamples | None,
 ) -> BestAnswer:
     group, more_notes = _one_protocol(candidates)
     ordered = sorted(group, key=_simplicity)
-    samples = [each.samples_us for each in ordered]
-    tied = set(tie_set(samples))
-    best = ordered[choose(samples)]
-    slower = [each for index, each in enumerate(ordered) if index not in tied]
+    near = _with_samples(_contenders(ordered), read_samples)
+    best, tied = _judged(near)
+    tied_ids = {each.trial_id for each in tied}
+    with_samples = {each.trial_id: each for each in near}
+    slower = [
+        with_samples.get(each.trial_id, each) for each in ordered if each.trial_id not in tied_ids
+    ]
     differing = differences(environment, best.environment) if environment is not None else []
     identity = [each for each in differing if each.is_identity]
     unread = [each.name for each in identity if each.left == each.right]
@@ -217,7 +234,7 @@ def _answer(
         best=best,
         ties=tuple(
             sorted(
-                (ordered[index] for index in tied if ordered[index] is not best),
+                (each for each in tied if each is not best),
                 key=lambda each: (each.median_us, each.trial_id),
             )
         ),
@@ -225,6 +242,36 @@ def _answer(
         differences=tuple(each for each in identity if each.left != each.right),
         notes=(*notes, *more_notes),
     )
+
+
+def _contenders(ordered: Sequence[BestCandidate]) -> list[BestCandidate]:
+    """Return the fastest, and those whose process medians allow that they tie with it."""
+    fastest = min(ordered, key=lambda each: median(each.process_medians_us))
+    return [
+        each
+        for each in ordered
+        if each is fastest or may_tie(fastest.process_medians_us, each.process_medians_us)
+    ]
+
+
+def _with_samples(
+    contenders: list[BestCandidate], read_samples: ReadSamples | None
+) -> list[BestCandidate]:
+    """Return them with their samples, unless one alone is left: it is the best without."""
+    if read_samples is None or len(contenders) == 1:
+        return contenders
+    samples = read_samples([each.trial_id for each in contenders])
+    return [replace(each, samples_us=samples.get(each.trial_id, ())) for each in contenders]
+
+
+def _judged(
+    contenders: Sequence[BestCandidate],
+) -> tuple[BestCandidate, list[BestCandidate]]:
+    """Return the one to use, and all that tie with the fastest."""
+    if len(contenders) == 1:
+        return contenders[0], [contenders[0]]
+    samples = [each.samples_us for each in contenders]
+    return contenders[choose(samples)], [contenders[index] for index in tie_set(samples)]
 
 
 def _one_protocol(
@@ -235,10 +282,10 @@ def _one_protocol(
     Of a trial measured more than once (``--fresh``) the newest counts.
     """
     newest = max(candidates, key=lambda each: (each.finished_at, each.trial_id))
-    protocols = {each.protocol.key for each in candidates}
+    protocols = {each.protocol for each in candidates}
     latest: dict[tuple[str, str], BestCandidate] = {}
     for each in sorted(candidates, key=lambda each: (each.finished_at, each.trial_id)):
-        if each.protocol.key == newest.protocol.key:
+        if each.protocol == newest.protocol:
             latest[each.implementation, config_text(each.config)] = each
     notes = []
     if len(protocols) > 1:
@@ -255,7 +302,8 @@ def _simplicity(candidate: BestCandidate) -> tuple[str, tuple[tuple[str, float, 
     return candidate.implementation, tuple(values)
 
 
-def _source_is_current(candidate: BestCandidate, source_hashes: Mapping[str, str]) -> bool:
+def source_is_current(candidate: BestCandidate, source_hashes: Mapping[str, str]) -> bool:
+    """Tell whether a candidate was measured with today's source."""
     return candidate.source_hash == source_hashes.get(candidate.implementation)
 
 
@@ -272,7 +320,7 @@ def _nearest_difference(
             for each in differences(candidate.environment, environment)
             if each.is_identity
         ]
-        if not _source_is_current(candidate, source_hashes):
+        if not source_is_current(candidate, source_hashes):
             names.append(f"tuned for older source of {candidate.implementation}")
         return names
 

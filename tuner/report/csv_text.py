@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import csv
+import re
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from itertools import islice
 from typing import TextIO
 
 from tuner.domain.identity import Plain
 
 # A spreadsheet runs a cell that starts with one of these as a formula (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-_CSV_LINE_END = "\r\n"
+_SPECIAL = re.compile(r'[",\r\n]')
+_BATCH_ROWS = 256
+_MAX_TEXTS = 10_000
 
 
 def write_csv(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str], target: TextIO) -> int:
@@ -21,28 +25,61 @@ def write_csv(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str], targe
     Numbers are written so that they read back bit-equal; None is an empty cell; a text that a
     spreadsheet would run as a formula gets a leading apostrophe. Numbers never do.
     """
-    writer = csv.writer(_LineFeeds(target), lineterminator=_CSV_LINE_END)
-    writer.writerow(columns)
-    count = 0
-    for row in rows:
-        writer.writerow([cell(row.get(name)) for name in columns])
-        count += 1
+    count = -1  # the header is no row
+    for lines in _lines(rows, columns):
+        target.writelines(lines)
+        count += len(lines)
     return count
 
 
-class _LineFeeds:
-    """Ends each row with a line feed.
+def csv_chunks(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str]) -> Iterator[str]:
+    """Yield what ``write_csv`` writes, in pieces of some hundred rows."""
+    return map("".join, _lines(rows, columns))
 
-    The csv module quotes a cell that holds a character of its line end, and no other: told of
-    a bare line feed, it would write a carriage return in a text as it is (Python 3.11).
+
+def _lines(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the header, then the lines of some hundred rows at a time.
+
+    Column by column, and not by the csv module, which looks at each character by itself: that
+    took half of an export's time. A test holds that its reader reads the same cells back.
     """
+    texts = _Texts()
+    yield [_line([texts[name] for name in columns])]
+    left = iter(rows)
+    while batch := list(islice(left, _BATCH_ROWS)):
+        cells = [_column([row.get(name) for row in batch], texts) for name in columns]
+        yield [_line(line) for line in zip(*cells, strict=True)]
 
-    def __init__(self, target: TextIO) -> None:
-        self._target = target
 
-    def write(self, row: str) -> int:
-        """Write one row."""
-        return self._target.write(row.removesuffix(_CSV_LINE_END) + "\n")
+def _column(values: list[Plain], texts: _Texts) -> list[str]:
+    kinds = set(map(type, values))
+    if kinds <= {str, type(None)}:
+        return [texts[value] for value in values]
+    if kinds <= {float, int, type(None)}:
+        return ["" if value is None else repr(value) for value in values]
+    return [_quoted(cell(value)) for value in values]
+
+
+class _Texts(dict[str | None, str]):
+    """Cells by their texts: most texts of an export are those of the rows before."""
+
+    def __missing__(self, text: str | None) -> str:
+        if len(self) >= _MAX_TEXTS:
+            self.clear()
+        found = self[text] = _quoted(cell(text))
+        return found
+
+
+def _line(cells: Sequence[str]) -> str:
+    # A line with nothing on it is no row to a reader.
+    return (",".join(cells) or '""') + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Return a cell in quotes where a reader would take a part of it for the end of the cell."""
+    if _SPECIAL.search(text) is None:
+        return text
+    return '"' + text.replace('"', '""') + '"'
 
 
 def cell(value: Plain) -> str:

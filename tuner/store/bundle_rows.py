@@ -42,6 +42,8 @@ from tuner.store.problems import MAX_INTEGER
 from tuner.store.profile_models import ProfileRow
 from tuner.store.rows import Values
 from tuner.store.table import table_of
+from tuner.store.texts import storable_text
+from tuner.store.texts import StorableText
 
 # What studies and trials refer to.
 VOCABULARY: tuple[type[DeclarativeBase], ...] = (
@@ -143,7 +145,7 @@ def _decode(column: Column[Any], value: Plain) -> Any:
     elif isinstance(kind, Float):
         if type(value) is float and math.isfinite(value):
             return value + 0.0  # SQLite has no -0.0
-    elif isinstance(kind, String) and isinstance(value, str) and _is_storable(value):
+    elif isinstance(kind, String | StorableText) and isinstance(value, str) and _is_storable(value):
         return value
     raise ValueError(f"column {column.name} can't hold such a value")
 
@@ -157,12 +159,8 @@ def _moment(value: Plain) -> datetime | None:
 
 
 def _is_storable(text: str) -> bool:
-    """Tell whether every database takes a text: no NUL, no half character."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return "\x00" not in text
+    """Tell whether every database takes a text as it is: no NUL, no half character."""
+    return storable_text(text) == text
 
 
 def _decode_samples(model: type[DeclarativeBase], samples: Plain) -> tuple[float, ...]:

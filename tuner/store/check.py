@@ -16,7 +16,6 @@ from sqlalchemy import inspect
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import SAWarning
-from sqlalchemy.orm import DeclarativeBase
 
 from tuner.domain.stats import median
 from tuner.store.checksums import CHECKSUM_COLUMN
@@ -24,20 +23,11 @@ from tuner.store.checksums import row_checksum
 from tuner.store.engine import integrity_problems
 from tuner.store.evidence import read_record
 from tuner.store.evidence import record_values
-from tuner.store.evidence_models import EvidenceFileRow
 from tuner.store.evidence_models import RecordRow
-from tuner.store.evidence_models import ReproductionRow
 from tuner.store.models import Base
-from tuner.store.models import EnvironmentRow
-from tuner.store.models import ImplementationRow
 from tuner.store.models import ProcessRow
-from tuner.store.models import ProtocolRow
 from tuner.store.models import SampleRow
-from tuner.store.models import SourceRow
-from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
-from tuner.store.models import ValidationRow
-from tuner.store.models import WorkloadRow
 from tuner.store.profile_models import ProfileRow
 from tuner.store.profiles import profile_values
 from tuner.store.profiles import read_profile
@@ -49,11 +39,6 @@ Description: TypeAlias = dict[str, dict[str, Any]]
 
 MAX_PROBLEMS = 100  # per kind: enough to see how bad it is
 _CHUNK_ROWS = 1000
-_OWN_CHECKSUM: tuple[type[DeclarativeBase], ...] = (
-    *(WorkloadRow, ImplementationRow, SourceRow, EnvironmentRow, ProtocolRow),
-    *(StudyRow, TrialRow, ValidationRow),
-    *(EvidenceFileRow, RecordRow, ReproductionRow, ProfileRow),
-)
 # Of a record: they follow from the texts.
 _FIGURES = ("median_us", "low_us", "high_us", "samples_us")
 # Of derived columns; warnings are texts that a later version may word differently.
@@ -127,13 +112,11 @@ def fresh_schema() -> Description:
 
 
 def _schema_problems(connection: Connection) -> Iterator[str]:
-    if connection.dialect.name != "sqlite":
-        missing = set(Base.metadata.tables) - set(inspect(connection).get_table_names())
-        yield from (f"schema: table {name} is missing" for name in sorted(missing))
-        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SAWarning)  # it warns of what is reported below
         expected, found = fresh_schema(), describe_schema(connection)
+    if connection.dialect.name != "sqlite":
+        expected, found = _common_part(expected), _common_part(found)
     for table, parts in expected.items():
         if table not in found:
             yield f"schema: table {table} is missing"
@@ -143,9 +126,30 @@ def _schema_problems(connection: Connection) -> Iterator[str]:
                 yield f"schema: {part} of {table} differ from those of a fresh database"
 
 
+def _common_part(description: Description) -> Description:
+    """Return what is the same for all database systems: names, columns, NULL or not."""
+    return {
+        table: {
+            **parts,
+            "columns": {name: nullable for name, (_, nullable) in parts["columns"].items()},
+            # SQLite has no type for them, and PostgreSQL an index for each unique constraint.
+            "checks": [name for name, _ in parts["checks"] if not name.endswith("_is_bool")],
+            "indexes": [each for each in parts["indexes"] if each[0].startswith("ix_")],
+        }
+        for table, parts in description.items()
+    }
+
+
+def checksum_problems(connection: Connection) -> Iterator[str]:
+    """Yield the rows that do not fit their checksums."""
+    yield from _row_problems(connection)
+    yield from (each for each in _process_problems(connection) if each.startswith("checksum"))
+
+
 def _row_problems(connection: Connection) -> Iterator[str]:
-    for model in _OWN_CHECKSUM:
-        table = table_of(model)
+    for table in Base.metadata.sorted_tables:
+        if CHECKSUM_COLUMN not in table.columns or table is table_of(ProcessRow):
+            continue  # the checksum of a process covers its samples too
         (key,) = table.primary_key.columns
         query = select(table).order_by(key).execution_options(yield_per=_CHUNK_ROWS)
         for row in connection.execute(query).mappings():

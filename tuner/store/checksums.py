@@ -15,6 +15,7 @@ from typing import Any
 
 from tuner.domain.identity import canonical_json
 from tuner.store.models import CHECKSUM_DIGITS
+from tuner.store.texts import storable_text
 
 CHECKSUM_COLUMN = "checksum"
 NO_CHECKSUM = "0" * CHECKSUM_DIGITS  # only until the row's id is known, within one transaction
@@ -34,6 +35,11 @@ def row_checksum(table: str, row: Mapping[str, Any], samples_us: Sequence[float]
 
 
 def _plain(value: Any) -> Any:
+    """Return a value as it will be read back, whatever database it is stored in."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds")
+    if isinstance(value, str):
+        return storable_text(value)
+    if isinstance(value, float):
+        return value + 0.0  # SQLite has no -0.0
     return value

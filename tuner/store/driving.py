@@ -18,6 +18,7 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.study import OpenedStudy
 from tuner.domain.study import StudyDefinition
 from tuner.errors import EnvironmentProblem
+from tuner.store import leases
 from tuner.store import owner
 from tuner.store import rows
 from tuner.store.models import EnvironmentRow
@@ -28,6 +29,7 @@ from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.problems import checked_integer
 from tuner.store.rows import Values
+from tuner.store.server import take_turns
 from tuner.store.table import find_or_insert
 from tuner.store.table import insert_row
 from tuner.store.table import table_of
@@ -56,10 +58,12 @@ class DrivenStudy:
 def store_definition(connection: Connection, definition: StudyDefinition) -> DrivenStudy:
     """Store what a definition refers to, unless it is there."""
     environment = rows.environment_values(definition.environment)
-    for source in definition.sources.values():
+    # In an order that is the same for all: two processes that insert the same rows at the same
+    # time wait for each other, and must not do so in a circle.
+    for source in sorted(definition.sources.values(), key=lambda each: each.source_hash):
         find_or_insert(connection, SourceRow, ["source_hash"], rows.source_values(source))
     implementation_ids = {}
-    for name in definition.sources:
+    for name in sorted(definition.sources):
         language = definition.languages[name]
         values = {"operator": definition.operator, "name": name, "language": language}
         implementation_ids[name] = find_or_insert(
@@ -83,9 +87,10 @@ def open_study(
     Raises:
         EnvironmentProblem: A living process drives it.
     """
+    take_turns(connection, f"study {definition.key}")
     table = table_of(StudyRow)
     newest = select(table).where(table.c.key == definition.key)
-    newest = newest.order_by(table.c.generation.desc()).limit(1)
+    newest = newest.order_by(table.c.generation.desc()).limit(1).with_for_update(key_share=True)
     study = connection.execute(newest).mappings().first()
     if study is None or fresh:
         generation = 0 if study is None else study["generation"] + 1
@@ -118,7 +123,8 @@ def interrupt_running(connection: Connection, study_id: int, message: str) -> in
 def release(connection: Connection, study_id: int) -> None:
     """Give a study up, so that it can be gone on with at once, also from another machine."""
     table = table_of(StudyRow)
-    holder = connection.scalar(select(table.c.owner).where(table.c.id == study_id))
+    query = select(table.c.owner).where(table.c.id == study_id).with_for_update(key_share=True)
+    holder = connection.scalar(query)
     if holder != str(owner.this_process()):
         return  # finished, or taken over since
     interrupt_running(connection, study_id, "the run was ended while the trial ran")
@@ -153,34 +159,27 @@ def _create(
         "owned_at": now,
         "created_at": now,
     }
-    return OpenedStudy(insert_row(connection, StudyRow, values), "new", previous_id)
+    study_id = insert_row(connection, StudyRow, values)
+    leases.renew(connection, study_id)
+    return OpenedStudy(study_id, "new", previous_id)
 
 
 def _take_over(connection: Connection, study: RowMapping, planned: int) -> int:
     """Make this process the owner; return how many trials the last one left running."""
-    me, now = owner.this_process(), datetime.now(UTC)
-    holder = owner.parse_owner(study["owner"] or "")
-    if study["owner"] and holder != me:
-        if owner.is_alive(holder, _last_seen(connection, study), now):
+    me = owner.this_process()
+    message = "the run was ended while the trial ran"
+    if study["owner"] and study["owner"] != str(me):
+        holder = owner.parse_owner(study["owner"])
+        if leases.is_driven(connection, dict(study)):
+            where = "" if owner.is_here(holder) else " on another machine"
             raise EnvironmentProblem(
-                f"study {study['name']} (id {study['id']}) is being run by process {holder.pid}",
+                f"study {study['name']} (id {study['id']}) is being run by process "
+                f"{holder.pid}{where}",
                 hint="wait for it or end it; `--fresh` starts the study anew beside it",
             )
         message = f"process {holder.pid} ended while the trial ran"
-    else:
-        message = "the run was ended while the trial ran"
     interrupted = interrupt_running(connection, study["id"], message)
-    changes = {"owner": str(me), "owned_at": now, "planned": planned}
+    changes = {"owner": str(me), "owned_at": datetime.now(UTC), "planned": planned}
     update_row(connection, StudyRow, study["id"], changes)
+    leases.renew(connection, study["id"])
     return interrupted
-
-
-def _last_seen(connection: Connection, study: RowMapping) -> datetime:
-    table = table_of(TrialRow)
-    times = connection.execute(
-        select(func.max(table.c.started_at), func.max(table.c.finished_at)).where(
-            table.c.study_id == study["id"]
-        )
-    ).one()
-    known: list[datetime] = [time for time in (study["owned_at"], *times) if time is not None]
-    return max(known)

@@ -1,4 +1,4 @@
-"""Engines: how SQLite files and PostgreSQL servers are opened. All SQLite-only SQL is here.
+"""Engines of SQLite files: how they are opened. All SQL that only SQLite knows is here.
 
 SQLite: WAL, ``synchronous=FULL`` (a commit survives a power loss), ``BEGIN IMMEDIATE`` for
 writers, a busy timeout, foreign keys on. Readers open the file read-only and never checkpoint.
@@ -18,20 +18,15 @@ from sqlalchemy import Connection
 from sqlalchemy import create_engine
 from sqlalchemy import Engine
 from sqlalchemy import event
-from sqlalchemy import text
 from sqlalchemy.pool import QueuePool
 
 from tuner.errors import DatabaseProblem
-from tuner.errors import MissingDependency
-from tuner.store.location import Location
 from tuner.store.locking import DatabaseFileLock
 from tuner.store.schema import create_schema
-from tuner.store.schema import has_schema
 
 Mode: TypeAlias = Literal["read", "write", "migrate", "create"]
 
 BUSY_TIMEOUT_S = 30.0
-_PG_CREATE_LOCK = 0x74756E6572  # any number, the same in all versions
 
 
 def sqlite_connection(path: Path, mode: Mode) -> sqlite3.Connection:
@@ -111,32 +106,13 @@ def sqlite_reader(path: Path) -> Engine:
     return sqlite_engine(path, "read")
 
 
-def server_engine(location: Location, mode: Mode) -> Engine:
-    """Return an engine for a database server.
-
-    Raises:
-        MissingDependency: Its driver is not installed.
-    """
-    options: dict[str, object] = {}
-    if mode == "read":
-        # One snapshot for all statements of a report, as SQLite gives it.
-        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    try:
-        return create_engine(location.url, pool_pre_ping=True, execution_options=options)
-    except ModuleNotFoundError as error:
-        raise MissingDependency(
-            f"database {location} needs the package {error.name}",
-            hint="install it with: pip install 'tuner[postgres]'",
-        ) from error
-
-
 def create_sqlite_file(path: Path, network: str) -> None:
     """Make a database beside its name and rename it when it is whole. The lock must be held.
 
     So a kill or a full disk at any moment leaves no half-made database under that name.
     """
     temporary = path.with_name(path.name + ".new")
-    _remove_database(temporary)  # what a killed process left; the lock says that it is gone
+    remove_database(temporary)  # what a killed process left; the lock says that it is gone
     engine = sqlite_engine(temporary, "create")
     try:
         with engine.connect() as connection:
@@ -145,18 +121,10 @@ def create_sqlite_file(path: Path, network: str) -> None:
             create_schema(connection)
         engine.dispose()
         temporary.rename(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     finally:
         engine.dispose()
-        _remove_database(temporary)
-
-
-def create_server_schema(engine: Engine) -> None:
-    """Create the schema on a server unless it is there. Simultaneous first starts take turns."""
-    with engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PG_CREATE_LOCK})
-        if not has_schema(connection):
-            create_schema(connection)
+        remove_database(temporary)
 
 
 def set_journal_mode(connection: Connection, network: str) -> None:
@@ -180,11 +148,8 @@ def journal_mode(driver: sqlite3.Connection) -> str:
     return str(driver.execute("PRAGMA journal_mode").fetchone()[0])
 
 
-def server_version(connection: Connection) -> str:
-    """Return name and version of the database system, with SQLite's journal mode."""
-    version = ".".join(str(part) for part in connection.dialect.server_version_info or ())
-    if connection.dialect.name != "sqlite":
-        return f"{connection.dialect.name} {version}"
+def sqlite_version(connection: Connection) -> str:
+    """Return SQLite's name and version, with the journal mode."""
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     return f"SQLite {sqlite3.sqlite_version}, journal mode {journal_mode(driver)}"
@@ -220,12 +185,13 @@ def _is_on_read_only_medium(path: Path) -> bool:
     return not has_log and not os.access(path.parent, os.W_OK)
 
 
-def _remove_database(path: Path) -> None:
+def remove_database(path: Path) -> None:
+    """Remove a database that nobody has open, with what may lie beside it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

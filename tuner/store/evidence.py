@@ -29,7 +29,7 @@ from tuner.errors import UsageError
 from tuner.store import rows
 from tuner.store.evidence_models import EvidenceFileRow
 from tuner.store.evidence_models import RecordRow
-from tuner.store.problems import MAX_INTEGER
+from tuner.store.problems import MAX_ID
 from tuner.store.rows import Values
 from tuner.store.table import insert_row
 from tuner.store.table import insert_rows
@@ -151,7 +151,7 @@ def find_record(session: Session, record_id: int) -> StoredRecord:
         NotFound: There is none of that id.
     """
     row = None
-    if 0 < record_id <= MAX_INTEGER:
+    if 0 < record_id <= MAX_ID:
         query = _record_query().where(table_of(RecordRow).c.id == record_id)
         row = session.execute(query).mappings().first()
     if row is None:

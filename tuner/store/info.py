@@ -9,12 +9,14 @@ from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import select
 
-from tuner.store.engine import server_version
+from tuner.store.engine import sqlite_version
 from tuner.store.location import Location
 from tuner.store.models import Base
 from tuner.store.schema import head
 from tuner.store.schema import read_revision
 from tuner.store.schema import REVISIONS
+from tuner.store.server import server_version
+from tuner.store.server import size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class DatabaseInfo:
     Attributes:
         database: Path, or URL without user and password.
         system: Database system with version and, for SQLite, journal mode.
-        size_bytes: Of the file without its log; None for a server.
+        size_bytes: Of the file without its log, or of a server's database.
         revision: Of its schema.
         head: Revision that this program needs.
         state: ``current``, ``older``, or ``unknown`` (most likely newer).
@@ -34,7 +36,7 @@ class DatabaseInfo:
 
     database: str
     system: str
-    size_bytes: int | None
+    size_bytes: int
     revision: str
     head: str
     state: str
@@ -56,10 +58,11 @@ def describe(connection: Connection, location: Location, warning: str = "") -> D
         for table in Base.metadata.sorted_tables:
             count = connection.scalar(select(func.count()).select_from(table))
             counts[table.name.removeprefix("tuner_")] = count or 0
+    path = location.path
     return DatabaseInfo(
         database=str(location),
-        system=server_version(connection),
-        size_bytes=location.path.stat().st_size if location.path else None,
+        system=server_version(connection) if path is None else sqlite_version(connection),
+        size_bytes=size_bytes(connection) if path is None else path.stat().st_size,
         revision=revision,
         head=head(),
         state=state,

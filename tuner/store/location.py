@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 
 from tuner.errors import DatabaseProblem
 from tuner.errors import NotFound
 from tuner.errors import UsageError
 
+_HARMLESS = re.compile(r"(host|hostaddr|port|dbname|service)=")
 SQLITE_MAGIC = b"SQLite format 3\x00"
 
 # WAL needs memory shared between the processes, which these can't give (SQLite's own
@@ -30,14 +33,17 @@ class Location:
         path: The SQLite file; None for a server.
     """
 
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     path: Path | None
 
     def __str__(self) -> str:
         if self.path is not None:
             return str(self.path)
-        scheme, _, rest = self.url.partition("://")
-        return f"{scheme}://{rest.rpartition('@')[2]}"  # without user and password
+        place, _, query = self.url.partition("://")[2].partition("?")
+        kept = [each for each in query.split("&") if _HARMLESS.match(each)]
+        # Without user and password.
+        shown = f"postgresql://{place.rpartition('@')[2]}"
+        return "?".join([shown, "&".join(kept)]) if kept else shown
 
 
 def locate(text: str) -> Location:

@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from datetime import datetime
-from datetime import UTC
 from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import select
-from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase
 
 from tuner.errors import UsageError
-from tuner.store import owner
+from tuner.store import leases
 from tuner.store.bundle_rows import BUNDLED
 from tuner.store.bundle_rows import BundleRow
 from tuner.store.bundle_rows import OF_TRIALS
@@ -40,6 +37,7 @@ from tuner.store.models import TrialRow
 from tuner.store.models import ValidationRow
 from tuner.store.profile_models import ProfileRow
 from tuner.store.rows import Values
+from tuner.store.server import go_on_counting
 from tuner.store.table import insert_row
 from tuner.store.table import insert_samples
 from tuner.store.table import restore_row
@@ -106,17 +104,8 @@ class _Merger:
 
     def finish(self) -> None:
         """Let a server's counters go on behind the ids that were kept."""
-        if self._connection.dialect.name != "postgresql":
-            return
-        for model, was_empty in self._keeps_ids.items():
-            table = table_of(model)
-            if was_empty and "id" in table.columns:
-                counter = f"pg_get_serial_sequence('{table.name}', 'id')"
-                last = self._connection.scalar(select(func.max(table.c.id)))
-                if last is not None:
-                    self._connection.execute(
-                        text(f"SELECT setval({counter}, :last)"), {"last": last}
-                    )
+        kept = [table_of(model) for model, was_empty in self._keeps_ids.items() if was_empty]
+        go_on_counting(self._connection, kept)
 
     def _add_plain(self, row: BundleRow) -> None:
         values = self._mapped(row)
@@ -145,7 +134,7 @@ class _Merger:
             self._insert(row, values)
             return
         self._note_known(row, found)
-        if found["owner"] is not None and self._is_driven(found):
+        if leases.is_driven(self._connection, found):
             self._skipped_studies.add(row.values["id"])
             self.report.left_out.append(
                 f"study {found['name']} (id {found['id']}) is being run here; import again when "
@@ -156,10 +145,6 @@ class _Merger:
             changes = {name: values[name] for name in names}
             update_row(self._connection, StudyRow, found["id"], changes, found)
             self.report.advanced += 1
-
-    def _is_driven(self, study: Values) -> bool:
-        holder = owner.parse_owner(study["owner"])
-        return owner.is_alive(holder, study["owned_at"], datetime.now(UTC))
 
     def _add_trial(self, row: BundleRow, belonging: Sequence[BundleRow]) -> None:
         for model in OF_TRIALS:  # nothing of another trial refers to them

@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from tuner.errors import DatabaseProblem
 from tuner.errors import UsageError
 from tuner.store import engine as engines
+from tuner.store import server
 from tuner.store.check import find_problems
 from tuner.store.info import DatabaseInfo
 from tuner.store.info import describe
@@ -66,14 +67,17 @@ def backup(url: str, target: Path) -> None:
         DatabaseProblem: It can't be read, or the copy can't be written.
     """
     location = locate(url)
-    path = _file_of(location, hint="use pg_dump")
+    path = _file_of(
+        location,
+        hint=f"use pg_dump, or `tuner db copy {location} {target}` for a file to read with tuner",
+    )
     with _reading(location) as (_, connection):
         read_revision(connection, str(location))
     _copy(path, target)
 
 
 def upgrade(url: str, scripts: Path | None = None) -> list[str]:
-    """Bring a database to the head revision, in one transaction, after a backup beside it.
+    """Bring a database to the head revision, in one transaction; a file, after a backup beside it.
 
     Args:
         url: The database.
@@ -90,7 +94,7 @@ def upgrade(url: str, scripts: Path | None = None) -> list[str]:
     location = locate(url)
     scripts = scripts or _own_scripts()
     if location.path is None:
-        engine = engines.server_engine(location, "migrate")
+        engine = server.server_engine(location, "migrate")
         try:
             return _migrate(location, engine, scripts, lambda: None)
         finally:
@@ -117,6 +121,7 @@ def _migrate(
         return [f"database {database} has schema {before} already; nothing to do"]
     copy = make_backup()
     with translated(database), engine.begin() as connection:
+        server.take_schema_turn(connection)
         run_migrations(connection, scripts)
         if location.path is not None:
             problems = engines.foreign_key_problems(connection)
@@ -154,7 +159,7 @@ def _own_scripts() -> Path:
 @contextmanager
 def _reading(location: Location) -> Iterator[tuple[Location, Connection]]:
     if location.path is None:
-        engine = engines.server_engine(location, "read")
+        engine = server.server_engine(location, "read")
     else:
         require_database_file(location.path)
         with translated(str(location)):

@@ -23,7 +23,6 @@ from sqlalchemy import Index
 from sqlalchemy import Integer
 from sqlalchemy import MetaData
 from sqlalchemy import String
-from sqlalchemy import Text
 from sqlalchemy import UniqueConstraint
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase
@@ -33,6 +32,7 @@ from sqlalchemy.types import TypeDecorator
 
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
+from tuner.store.texts import StorableText
 
 HASH_DIGITS = 64
 CHECKSUM_DIGITS = 16
@@ -67,7 +67,7 @@ class Base(DeclarativeBase):
     """Base of all tables. Optional columns are NULL where a value is not known, never 0."""
 
     metadata = MetaData(naming_convention=NAMING_CONVENTION)
-    type_annotation_map: ClassVar[dict[Any, Any]] = {datetime: UtcDateTime(), str: Text()}
+    type_annotation_map: ClassVar[dict[Any, Any]] = {datetime: UtcDateTime(), str: StorableText()}
 
 
 def one_of(column: str, values: type[StrEnum] | tuple[str, ...]) -> str:
@@ -217,7 +217,9 @@ class TrialRow(Base):
         ),
         Index(None, "workload_id", "confirmed", "median_us"),
         Index(None, "config_key", "workload_id"),
-        Index(None, "study_id", "outcome"),
+        # With the id at its end: a page of a study's trials is read in order, without a sort.
+        Index(None, "study_id", "outcome", "id"),
+        Index(None, "study_id", "id"),
         CheckConstraint(one_of("outcome", Outcome), name="outcome_known"),
         CheckConstraint(one_of("stage", Stage), name="stage_known"),
         CheckConstraint(one_of("origin", ("measured", "imported")), name="origin_known"),

@@ -44,16 +44,24 @@ def this_process() -> Owner:
     return Owner(_host(), os.getpid(), _start(os.getpid()))
 
 
-def is_alive(owner: Owner, last_seen: datetime, now: datetime) -> bool:
+def is_here(owner: Owner) -> bool:
+    """Tell whether an owner is, or was, a process that can be looked up from here."""
+    return owner.host == _host()
+
+
+def is_alive(
+    owner: Owner, last_seen: datetime, now: datetime, silence: timedelta = REMOTE_SILENCE
+) -> bool:
     """Tell whether the process of an owner still runs.
 
     Args:
         owner: Who is asked about.
         last_seen: When it last stored anything; decides only for another machine.
         now: The time.
+        silence: For how long a process on another machine may have stored nothing.
     """
-    if owner.host != _host():
-        return now - last_seen < REMOTE_SILENCE
+    if not is_here(owner):
+        return now - last_seen < silence
     return owner.pid > 0 and owner.start != "" and _start(owner.pid) == owner.start
 
 

@@ -16,11 +16,12 @@ from sqlalchemy.orm import Session
 
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
-from tuner.domain.study import BestCandidate
 from tuner.domain.workload import parse_shape
 from tuner.domain.workload import Workload
 from tuner.errors import NotFound
 from tuner.store import rows
+from tuner.store.best import best_candidates
+from tuner.store.best import process_samples
 from tuner.store.detail import trial_parts
 from tuner.store.export import BEST_COLUMNS
 from tuner.store.export import iter_best
@@ -30,13 +31,11 @@ from tuner.store.export import SAMPLE_COLUMNS
 from tuner.store.export import TRIAL_COLUMNS
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
-from tuner.store.models import ProcessRow
 from tuner.store.models import ProtocolRow
-from tuner.store.models import SampleRow
 from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
-from tuner.store.problems import MAX_INTEGER
+from tuner.store.problems import MAX_ID
 from tuner.store.reruns import is_no_rerun
 from tuner.store.views import StudySummary
 from tuner.store.views import TrialDetail
@@ -54,6 +53,7 @@ __all__ = [
     "iter_trials",
     "list_studies",
     "list_trials",
+    "process_samples",
     "trial_detail",
     "tuned_shapes",
 ]
@@ -77,7 +77,7 @@ def find_study(session: Session, name_or_id: str | int) -> StudySummary:
     if isinstance(name_or_id, str):
         query = _study_query().where(StudyRow.name == text)
         found = _studies(session, query.order_by(StudyRow.id.desc()).limit(1))
-    if not found and text.isascii() and text.isdecimal() and int(text) <= MAX_INTEGER:
+    if not found and text.isascii() and text.isdecimal() and int(text) <= MAX_ID:
         found = _studies(session, _study_query().where(StudyRow.id == int(text)))
     if not found:
         raise NotFound(f"no study {text[:100]!r}", hint="`tuner studies` lists them")
@@ -113,64 +113,11 @@ def trial_detail(session: Session, trial_id: int) -> TrialDetail:
         NotFound: There is none.
     """
     row = None
-    if 0 < trial_id <= MAX_INTEGER:
+    if 0 < trial_id <= MAX_ID:
         row = session.execute(_trial_query().where(TrialRow.id == trial_id)).first()
     if row is None:
         raise NotFound(f"no trial {trial_id}", hint="`tuner trials STUDY` lists a study's")
     return trial_parts(session, _trial_summary(row), row.TrialRow)
-
-
-def best_candidates(
-    session: Session,
-    workload: Workload,
-    *,
-    implementation: str | None = None,
-    environment_key: str | None = None,
-    with_samples: bool = False,
-    with_reruns: bool = False,
-    limit: int | None = None,
-) -> list[BestCandidate]:
-    """Return confirmed, valid trials of a workload, fastest first.
-
-    Only trials with confirming processes of their own: one that took over another's verdict
-    would count it twice. A rerun made to reproduce a record is evidence about that record; it
-    does not take its place. Equal medians are ordered by implementation, config and id.
-
-    Args:
-        session: Of the store.
-        workload: Exactly this problem, scalar arguments included.
-        implementation: Only this one.
-        environment_key: Only measured in this environment.
-        with_samples: Read the raw samples too.
-        with_reruns: Those too that were made to reproduce a record.
-        limit: At most so many.
-    """
-    query = (
-        _trial_query()
-        .add_columns(EnvironmentRow, ProtocolRow)
-        .join(EnvironmentRow, EnvironmentRow.id == TrialRow.environment_id)
-        .join(ProtocolRow, ProtocolRow.id == TrialRow.protocol_id)
-        .where(
-            TrialRow.workload_id
-            == select(WorkloadRow.id).where(WorkloadRow.key == workload.key).scalar_subquery(),
-            TrialRow.confirmed == true(),
-            TrialRow.outcome == Outcome.OK.value,
-            true() if with_reruns else is_no_rerun(),
-        )
-        .order_by(TrialRow.median_us, ImplementationRow.name, TrialRow.config, TrialRow.id)
-        .limit(limit)
-    )
-    if implementation is not None:
-        query = query.where(ImplementationRow.name == implementation)
-    if environment_key is not None:
-        query = query.where(EnvironmentRow.key == environment_key)
-    found = session.execute(query).all()
-    trial_ids = [row.TrialRow.id for row in found]
-    medians = _process_medians(session, trial_ids)
-    samples = _process_samples(session, trial_ids) if with_samples else {}
-    return [
-        _candidate(row, medians[row.TrialRow.id], samples.get(row.TrialRow.id, ())) for row in found
-    ]
 
 
 def tuned_shapes(
@@ -317,61 +264,3 @@ def _trial_summary(row: Row[Any]) -> TrialSummary:
         started_at=trial.started_at,
         finished_at=trial.finished_at,
     )
-
-
-def _candidate(
-    row: Row[Any], medians: Sequence[float], samples: Sequence[Sequence[float]]
-) -> BestCandidate:
-    trial: TrialRow = row.TrialRow
-    # The database itself holds that a confirmed trial has these.
-    assert trial.median_us is not None
-    assert trial.finished_at is not None
-    return BestCandidate(
-        trial_id=trial.id,
-        study_id=trial.study_id,
-        study_name=row.study_name,
-        implementation=row.implementation,
-        language=row.language,
-        config=rows.read_config(trial.config),
-        workload=_workload(row.WorkloadRow),
-        median_us=trial.median_us,
-        process_medians_us=tuple(medians),
-        bandwidth_gb_s=trial.bandwidth_gb_s or 0.0,
-        source_hash=trial.source_hash,
-        environment=rows.read_environment(row.EnvironmentRow.identity, row.EnvironmentRow.context),
-        protocol=rows.read_protocol(row.ProtocolRow.fields),
-        warnings=rows.read_texts(trial.warnings),
-        finished_at=trial.finished_at,
-        max_abs_error=trial.max_abs_error,
-        samples_us=tuple(tuple(each) for each in samples),
-    )
-
-
-def _confirming(query: Select[*tuple[Any, ...]], trial_ids: Sequence[int]) -> Select[Any]:
-    return query.where(
-        ProcessRow.trial_id.in_(trial_ids),
-        ProcessRow.stage == "confirm",
-        ProcessRow.outcome == Outcome.OK.value,
-    )
-
-
-def _process_medians(session: Session, trial_ids: Sequence[int]) -> dict[int, list[float]]:
-    query = select(ProcessRow.trial_id, ProcessRow.median_us)
-    found: dict[int, list[float]] = {trial_id: [] for trial_id in trial_ids}
-    ordered = _confirming(query, trial_ids).order_by(ProcessRow.trial_id, ProcessRow.position)
-    for trial_id, median_us in session.execute(ordered):
-        found[trial_id].append(median_us)
-    return found
-
-
-def _process_samples(session: Session, trial_ids: Sequence[int]) -> dict[int, list[list[float]]]:
-    query = select(ProcessRow.trial_id, ProcessRow.position, SampleRow.time_us).join(
-        SampleRow, SampleRow.process_id == ProcessRow.id
-    )
-    ordered = _confirming(query, trial_ids).order_by(
-        ProcessRow.trial_id, ProcessRow.position, SampleRow.position
-    )
-    found: dict[int, dict[int, list[float]]] = {}
-    for trial_id, position, time_us in session.execute(ordered):
-        found.setdefault(trial_id, {}).setdefault(position, []).append(time_us)
-    return {trial_id: list(processes.values()) for trial_id, processes in found.items()}

@@ -26,6 +26,7 @@ from tuner.domain.study import SourceText
 from tuner.domain.workload import parse_shape
 from tuner.domain.workload import Workload
 from tuner.store.problems import checked_integer
+from tuner.store.texts import storable_text
 
 Values: TypeAlias = dict[str, Any]
 
@@ -136,12 +137,12 @@ def message_text(message: str, otherwise: str) -> str:
 
 
 def clean_text(text: str, limit_bytes: int) -> str:
-    """Return a text that every database takes: no NUL, valid UTF-8, no longer than the limit.
+    """Return a text that every database takes, no longer than the limit.
 
     Of a longer one, three quarters of the limit from its start and one from its end are kept
     (compilers tell the first error first, crashes the last), with a line that says so.
     """
-    content = text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace")
+    content = storable_text(text).encode("utf-8")
     if len(content) > limit_bytes:
         note = f"\n[truncated: {len(content)} bytes in all]\n".encode("ascii")
         room = limit_bytes - len(note)

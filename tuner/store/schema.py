@@ -16,6 +16,7 @@ from sqlalchemy import select
 from sqlalchemy import String
 from sqlalchemy import Table
 
+from tuner.errors import NotFound
 from tuner.errors import SchemaMismatch
 from tuner.store import evidence_models  # noqa: F401 - registers its tables with Base
 from tuner.store import job_models  # noqa: F401 - likewise
@@ -55,10 +56,15 @@ def read_revision(connection: Connection, database: str) -> str:
     """Return the revision a database is stamped with.
 
     Raises:
+        NotFound: It is a server's, and there is nothing in it.
         SchemaMismatch: It is not a database of this program, or its stamp is damaged.
     """
     if not has_schema(connection):
         tables = sorted(inspect(connection).get_table_names())
+        if not tables and connection.dialect.name != "sqlite":
+            raise NotFound(
+                f"database {database} is empty: it has no tables", hint="`tuner run` makes them"
+            )
         listed = ", ".join(tables[:5]) + (", …" if len(tables) > 5 else "")
         raise SchemaMismatch(
             f"database {database} is not one of tuner (it holds {listed or 'no tables'})",
@@ -95,7 +101,9 @@ def require_current(connection: Connection, database: str) -> None:
     revision = read_revision(connection, database)
     require_known(revision, database)
     if revision != head():
+        is_server = connection.dialect.name != "sqlite"
+        backup = "make a backup with pg_dump first" if is_server else "it makes a backup first"
         raise SchemaMismatch(
             f"database {database} has schema {revision}, this program needs {head()}",
-            hint=f"run `tuner db upgrade --db {database}`; it makes a backup first",
+            hint=f"run `tuner db upgrade --db {database}`; {backup}",
         )

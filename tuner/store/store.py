@@ -18,6 +18,7 @@ from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.store import engine as engines
 from tuner.store import queries
+from tuner.store import server
 from tuner.store.info import DatabaseInfo
 from tuner.store.info import describe
 from tuner.store.location import locate
@@ -194,12 +195,14 @@ def _create_file(path: Path, lock: DatabaseFileLock, network: str) -> None:
 
 
 def _open_server(location: Location, *, create: bool, writable: bool) -> Store:
-    reader = engines.server_engine(location, "read")
-    writer = engines.server_engine(location, "write") if create or writable else None
+    reader = server.server_engine(location, "read")
+    writer = server.server_engine(location, "write") if create or writable else None
     try:
         with translated(str(location)):
             if create and writer is not None:
-                engines.create_server_schema(writer)
+                with writer.begin() as connection:
+                    server.require_utf8(connection, str(location))
+                    server.create_server_schema(connection)
             with reader.connect() as connection:
                 require_current(connection, str(location))
     except TunerError:

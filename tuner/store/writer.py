@@ -30,6 +30,7 @@ from tuner.domain.study import TrialPoint
 from tuner.errors import DatabaseProblem
 from tuner.errors import UsageError
 from tuner.store import driving
+from tuner.store import leases
 from tuner.store import resume
 from tuner.store import rows
 from tuner.store.models import StudyRow
@@ -71,15 +72,20 @@ _REUSED = (
 class StudyRecorder:
     """Writes studies and their trials; see ``Recorder`` for what each method promises.
 
+    What is written of a study is refused, with ``EnvironmentProblem``, once another process has
+    taken it over.
+
     Args:
         write: Opens a write transaction that commits when it is left without an exception.
         read: Opens a session that reads one snapshot.
+        renewal_s: How often it says that it lives.
     """
 
-    def __init__(self, write: Writing, read: Reading) -> None:
+    def __init__(self, write: Writing, read: Reading, renewal_s: float = leases.RENEWAL_S) -> None:
         self._write = write
         self._read = read
         self._driven: dict[int, driving.DrivenStudy] = {}
+        self._keeper = leases.LeaseKeeper(write, renewal_s)
 
     def open_study(self, definition: StudyDefinition, *, fresh: bool) -> OpenedStudy:
         """Create the study, or go on with the newest one of equal key.
@@ -91,6 +97,8 @@ class StudyRecorder:
             driven = driving.store_definition(connection, definition)
             opened = driving.open_study(connection, definition, driven, fresh=fresh)
         self._driven[opened.study_id] = driven
+        if opened.state != "finished":
+            self._keeper.keep(opened.study_id)
         return opened
 
     def stored_trials(self, study_id: int) -> list[StoredTrial]:
@@ -119,6 +127,7 @@ class StudyRecorder:
             values = self._trial_values(connection, study_id, point)
             values |= {**origin, "reused_from_id": origin_id}
             values |= {"started_at": now, "finished_at": now}
+            leases.require_driver(connection, study_id)
             trial_id = insert_row(connection, TrialRow, values)
         with self._read() as session:
             return resume.stored_trial(session, trial_id)
@@ -146,6 +155,7 @@ class StudyRecorder:
                     "finished_at": now,
                 }
                 new.append(values)
+            leases.require_driver(connection, study_id)
             insert_rows(connection, TrialRow, new)
 
     def start_trial(self, study_id: int, point: TrialPoint, geometry: LaunchGeometry) -> int:
@@ -167,6 +177,7 @@ class StudyRecorder:
             attempt = connection.scalar(
                 select(func.count()).select_from(table).where(*same_point, interrupted)
             )
+            leases.require_driver(connection, study_id)
             values |= {
                 "attempt": attempt,
                 "geometry": rows.geometry_json(geometry),
@@ -183,6 +194,7 @@ class StudyRecorder:
         sound = sound_report(report)
         with self._write() as connection:
             trial = _trial(connection, trial_id)
+            leases.require_driver(connection, trial["study_id"])
             if trial["outcome"] is not None:
                 raise DatabaseProblem(f"trial {trial_id} has ended already: {trial['outcome']}")
             changes = store_report(connection, trial_id, sound, stage="quick", position=0)
@@ -208,6 +220,7 @@ class StudyRecorder:
         with self._write() as connection:
             for trial_id, report in reports:
                 trial = _trial(connection, trial_id)
+                leases.require_driver(connection, trial["study_id"])
                 if trial["outcome"] != Outcome.OK.value or trial["confirmed"]:
                     raise DatabaseProblem(f"trial {trial_id} is not waiting for confirmation")
                 changes = confirm_trial(connection, trial, sound_report(report), position, required)
@@ -216,13 +229,16 @@ class StudyRecorder:
     def finish_study(self, study_id: int) -> None:
         """Mark the study finished."""
         with self._write() as connection:
+            leases.require_driver(connection, study_id)
             changes = {"state": "finished", "owner": None, "finished_at": datetime.now(UTC)}
             update_row(connection, StudyRow, study_id, changes)
+        self._keeper.drop(study_id)
 
     def release(self) -> None:
         """Give up the studies opened here, so that others can go on with them at once."""
         while self._driven:
             study_id, _ = self._driven.popitem()
+            self._keeper.drop(study_id)
             with self._write() as connection:
                 driving.release(connection, study_id)
 

@@ -65,6 +65,7 @@ class StudyRunner:
         listener: Is told what happens.
         budget: When to stop early.
         fresh: Measure again what was measured before.
+        go_on: Go on with the newest study of this key even so.
     """
 
     operator: Operator
@@ -78,6 +79,7 @@ class StudyRunner:
     listener: events.Listener
     budget: Budget = field(default_factory=Budget)
     fresh: bool = False
+    go_on: bool = False
     _study_id: int = 0
     _begun: float = field(default_factory=time.monotonic)
     _trials_run: int = 0
@@ -93,7 +95,7 @@ class StudyRunner:
         Raises:
             EnvironmentProblem: Another process drives this study, or the device is gone.
         """
-        opened = self.recorder.open_study(self.definition, fresh=self.fresh)
+        opened = self.recorder.open_study(self.definition, fresh=self.fresh and not self.go_on)
         self._study_id = opened.study_id
         self._load_stored()
         self.listener(

@@ -1,7 +1,7 @@
 """What proposes the next config of a search space.
 
-The only module that knows Optuna, and it loads it when a search needs it. Our own rows are the
-record: an Optuna study lives in memory and is built again from them when a study goes on.
+Optuna is loaded when a search needs it, and known here and in ``optuna_copy`` only. Our own rows
+are the record: an Optuna study lives in memory and is built again from them when a study goes on.
 """
 
 from __future__ import annotations

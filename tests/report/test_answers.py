@@ -1,0 +1,247 @@
+"""A kept answer is given as long as it is right, and never after."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+from sqlalchemy import text
+
+from tuner import api
+from tuner.domain.environment import Environment
+from tuner.errors import NotFound
+from tuner.errors import SchemaMismatch
+from tuner.operator import load_operator
+from tuner.settings import Settings
+from tuner.store import open_store
+from tuner.store.changes import watch_changes
+from tuner.testing.store_steps import confirm
+from tuner.testing.store_values import GEOMETRY
+from tuner.testing.store_values import make_definition
+from tuner.testing.store_values import make_environment
+from tuner.testing.store_values import make_point
+from tuner.testing.store_values import make_report
+from tuner.testing.store_values import make_source
+
+HERE = make_environment()
+SHAPE = "4x8"
+PLANTED = Path(__file__).resolve().parent.parent / "operators" / "planted"
+LONG_AGO_S = 1_600_000_000
+
+
+class Machine:
+    """Tells what a device is."""
+
+    environment = HERE
+
+    def find(self, _device_id: str, _settings: Settings) -> Environment:
+        """Return the environment of any device."""
+        return self.environment
+
+
+@pytest.fixture
+def machine() -> Machine:
+    """The machine that the service runs on."""
+    return Machine()
+
+
+@pytest.fixture
+def operators(tmp_path: Path) -> Path:
+    """A folder with an operator whose files were written long ago."""
+    folder = tmp_path / "operators" / "planted"
+    shutil.copytree(PLANTED, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in folder.rglob("*"):
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    return folder
+
+
+@pytest.fixture
+def settings(tmp_path: Path, operators: Path) -> Settings:
+    """Settings of a database with one answer."""
+    chosen = Settings(
+        db=str(tmp_path / "results.db"), operators=(operators.parent,), cache_dir=tmp_path / "c"
+    )
+    add_trial(chosen, 10.0)
+    return chosen
+
+
+@pytest.fixture
+def answers(settings: Settings, machine: Machine) -> Iterator[api.BestAnswers]:
+    """What keeps answers. Files count as settled at once: their change times can't be set."""
+    kept = api.BestAnswers(settings, machine.find, settled_ns=0)
+    yield kept
+    kept.close()
+
+
+def add_trial(settings: Settings, median_us: float) -> None:
+    """Store a confirmed trial of the operator as it is today."""
+    operator = load_operator(settings.operators[0] / "planted")
+    implementation = operator.implementations[0]
+    hashes = {each.name: operator.source(each).source_hash for each in operator.implementations}
+    name = implementation.name
+    source = make_source(name)
+    definition = make_definition(
+        f"at {median_us}",
+        operator=operator.name,
+        sources={name: type(source)(hashes[name], "hip", "f", "f.hip", {"f.hip": "f"})},
+        languages={name: implementation.language},
+    )
+    workload = operator.workload((4, 8))
+    with open_store(settings.db, create=True, writable=True) as store:
+        recorder = store.recorder()
+        study_id = recorder.open_study(definition, fresh=False).study_id
+        point = make_point(int(median_us), name, workload)
+        trial_id = recorder.start_trial(study_id, point, GEOMETRY)
+        recorder.finish_trial(trial_id, make_report((median_us,)), bytes_moved=1)
+        confirm(recorder, trial_id, (median_us,) * 3, (median_us,) * 3)
+
+
+def ask(answers: api.BestAnswers) -> bytes:
+    """Ask as the service does: for a kept answer first."""
+    return answers.kept_json("q") or answers.best_json("planted", SHAPE, device="cpu", key="q")
+
+
+def test_an_answer_is_given_again_as_it_was(answers: api.BestAnswers, settings: Settings) -> None:
+    first = ask(answers)
+    assert answers.kept_json("q") == first
+    assert answers.kept_json("other") is None
+    machine = Machine()
+    plainly = api.best_json("planted", SHAPE, find_device=machine.find, settings=settings)
+    assert first == plainly
+
+
+def test_a_commit_of_this_process_ends_it(answers: api.BestAnswers, settings: Settings) -> None:
+    first = ask(answers)
+    add_trial(settings, 5.0)
+    assert answers.kept_json("q") is None
+    assert b'"median_us": 5.0' in ask(answers)
+    assert ask(answers) != first
+
+
+def test_a_commit_of_another_process_ends_it(answers: api.BestAnswers, settings: Settings) -> None:
+    ask(answers)
+    change = "UPDATE tuner_study SET name = 'renamed'"
+    code = (
+        f"import sqlite3; c = sqlite3.connect({settings.db!r}); c.execute({change!r}); c.commit()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert b'"study": "renamed"' in ask(answers)
+
+
+def test_a_transaction_that_is_not_committed_does_not(
+    answers: api.BestAnswers, settings: Settings
+) -> None:
+    first = ask(answers)
+    with open_store(settings.db, create=False, writable=True) as store:
+        with pytest.raises(ZeroDivisionError), store.transaction() as connection:
+            rename_and_fail(connection, answers)
+        assert answers.kept_json("q") == first
+
+
+def rename_and_fail(connection: Connection, answers: api.BestAnswers) -> None:
+    connection.execute(text("UPDATE tuner_study SET name = 'never'"))
+    assert answers.kept_json("q")
+    raise ZeroDivisionError
+
+
+def test_another_file_of_that_name_ends_it(
+    answers: api.BestAnswers, settings: Settings, tmp_path: Path
+) -> None:
+    ask(answers)
+    other = settings.model_copy(update={"db": str(tmp_path / "other.db")})
+    add_trial(other, 7.0)
+    Path(other.db).rename(settings.db)
+    assert b'"median_us": 7.0' in ask(answers)
+    Path(settings.db).unlink()
+    with pytest.raises(NotFound, match="no such database"):
+        ask(answers)
+
+
+def test_another_schema_is_refused(answers: api.BestAnswers, settings: Settings) -> None:
+    ask(answers)
+    with (
+        open_store(settings.db, create=False, writable=True) as store,
+        store.transaction() as connection,
+    ):
+        connection.execute(text("UPDATE tuner_alembic_version SET version_num = '9999'"))
+    with pytest.raises(SchemaMismatch, match="9999"):
+        ask(answers)
+
+
+def test_a_changed_source_ends_it(answers: api.BestAnswers, operators: Path) -> None:
+    ask(answers)
+    for path in operators.iterdir():
+        if path.suffix in (".hip", ".py") and path.name not in ("operator.py", "reference.py"):
+            path.write_text(path.read_text("utf-8") + "\n// changed\n", "utf-8")
+    assert answers.kept_json("q") is None
+    with pytest.raises(NotFound, match="older source"):
+        ask(answers)
+
+
+def test_a_source_with_the_same_size_and_time_ends_it(
+    answers: api.BestAnswers, operators: Path
+) -> None:
+    """Tools that copy files with their times are noticed by the inode's own time."""
+    ask(answers)
+    for path in operators.glob("*.hip"):
+        status = path.stat()
+        path.write_text(path.read_text("utf-8").replace("{", "{ ", 1).rstrip()[: status.st_size])
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert answers.kept_json("q") is None
+
+
+def test_another_driver_ends_it(answers: api.BestAnswers, machine: Machine) -> None:
+    ask(answers)
+    machine.environment = make_environment(driver="2.0")
+    assert answers.kept_json("q") is None
+    with pytest.raises(NotFound, match=r"driver: 1\.0 -> 2\.0"):
+        ask(answers)
+
+
+def test_a_file_that_was_written_just_now_is_read_again(
+    settings: Settings, machine: Machine, operators: Path
+) -> None:
+    """A second change within the clock's tick would show nowhere."""
+    answers = api.BestAnswers(settings, machine.find)
+    (operators / "notes.txt").write_text("new", "utf-8")
+    ask(answers)
+    assert answers.kept_json("q") is None
+    answers.close()
+
+
+def test_no_more_answers_are_kept_than_fit(
+    answers: api.BestAnswers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.api.answers.MAX_KEPT", 3)
+    for key in range(5):
+        answers.best_json("planted", SHAPE, device="cpu", key=key)
+    assert [key for key in range(5) if answers.kept_json(key)] == [2, 3, 4]
+
+
+def test_a_kept_answer_takes_no_time(answers: api.BestAnswers) -> None:
+    ask(answers)
+    begun_s = time.process_time()
+    for _ in range(100):
+        assert answers.kept_json("q")
+    assert time.process_time() - begun_s < 0.5
+
+
+def test_marks_differ_after_a_commit_and_only_then(settings: Settings) -> None:
+    with open_store(settings.db, create=False, writable=True) as store:
+        changes = watch_changes(store.location)
+        first = changes.mark()
+        assert changes.mark() == first
+        with store.session() as session:
+            session.execute(text("SELECT count(*) FROM tuner_trial"))
+        assert changes.mark() == first
+        with store.transaction() as connection:
+            connection.execute(text("UPDATE tuner_study SET name = name"))
+        assert changes.mark() != first
+        changes.close()

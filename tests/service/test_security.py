@@ -1,0 +1,383 @@
+"""Who may write, by which name, from which page, what and how much; and that nothing leaks."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import socket
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from filled import TOKEN
+
+from tuner import api
+from tuner.errors import UsageError
+from tuner.service import security
+from tuner.service.app import create_app
+from tuner.service.limits import MAX_BODY_BYTES
+from tuner.service.limits import Rate
+from tuner.service.limits import RateLimit
+from tuner.service.security import Access
+from tuner.settings import Settings
+
+Maker = Callable[..., TestClient]
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+LAUNCH = {"study": "planted", "device": "cpu"}
+WRITES = (
+    ("/api/v1/studies", LAUNCH),
+    ("/api/v1/reproductions", {"record": "1"}),
+    ("/api/v1/jobs/1/pause", None),
+    ("/api/v1/jobs/2/resume", None),
+    ("/api/v1/jobs/1/cancel", None),
+    ("/api/v1/studies/planted/pause", None),
+    ("/api/v1/studies/planted/resume", None),
+    ("/api/v1/studies/planted/cancel", None),
+)
+
+
+def content_hash(settings: Settings) -> str:
+    return hashlib.sha256(Path(settings.db).read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def unchanged(filled: Settings) -> Iterator[None]:
+    """The database's file is as it was when the test ends."""
+    before = content_hash(filled)
+    yield
+    log = Path(filled.db + "-wal")
+    assert not log.exists() or not log.stat().st_size
+    assert content_hash(filled) == before
+
+
+REFUSED: list[tuple[dict[str, str], str, int]] = [
+    ({}, "", 401),
+    ({"Authorization": "Bearer wrong"}, "", 401),
+    ({"Authorization": TOKEN}, "", 401),
+    ({"Authorization": f"Basic {TOKEN}"}, "", 401),
+    ({}, f"?token={TOKEN}&access_token={TOKEN}", 401),
+    ({"Cookie": f"tuner_session={TOKEN}"}, "", 401),
+    ({"X-HTTP-Method-Override": "GET"}, "", 401),
+    ({**BEARER, "Origin": "https://evil.example"}, "", 403),
+    ({**BEARER, "Origin": "null"}, "", 403),
+    ({**BEARER, "Origin": "http://127.0.0.1:9"}, "", 403),
+    ({**BEARER, "Sec-Fetch-Site": "cross-site"}, "", 403),
+    ({**BEARER, "Sec-Fetch-Site": "same-site"}, "", 403),
+    ({**BEARER, "Host": "evil.example"}, "", 403),
+    ({**BEARER, "Host": "127.0.0.1.evil.example:8765"}, "", 403),
+    ({**BEARER, "Host": ""}, "", 403),
+]
+
+
+@pytest.mark.parametrize(("headers", "query", "status"), REFUSED)
+def test_a_write_is_refused(
+    reader: TestClient, unchanged: None, headers: dict[str, str], query: str, status: int
+) -> None:
+    for path, body in WRITES:
+        answer = reader.post(path + query, json=body, headers={"Authorization": "", **headers})
+        assert answer.status_code == status, path
+        assert answer.json()["schema"] == "tuner.error/1"
+
+
+def test_every_write_route_is_among_those_tried(reader: TestClient) -> None:
+    paths = reader.get("/openapi.json").json()["paths"]
+    routes = {path for path, methods in paths.items() if set(methods) - {"get"}}
+
+    tried = {
+        "/api/v1/studies",
+        "/api/v1/reproductions",
+        "/api/v1/jobs/{job_id}/{action}",
+        "/api/v1/studies/{study}/{action}",
+    }
+    assert routes == tried
+
+
+def test_a_preflight_allows_nothing(reader: TestClient) -> None:
+    answer = reader.options(
+        "/api/v1/studies",
+        headers={"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"},
+    )
+
+    assert answer.status_code == 405
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_without_a_token_nobody_writes_and_the_answer_says_how_to(
+    make_client: Maker, filled: Settings, unchanged: None
+) -> None:
+    client = make_client(settings=filled, token=None, headers={"Authorization": "Bearer "})
+
+    answer = client.post("/api/v1/studies", json=LAUNCH)
+
+    assert (answer.status_code, answer.json()["error"]) == (403, "no_token")
+    assert "--token-file" in answer.json()["hint"]
+    assert client.post("/login", data={"token": ""}).status_code == 403
+    assert client.get("/api/v1/studies").status_code == 200
+
+
+def test_other_machines_need_the_token_to_read(make_client: Maker, settings: Settings) -> None:
+    with pytest.raises(UsageError, match="without a token"):
+        create_app(settings, host="0.0.0.0")
+    with pytest.raises(UsageError, match="at least 16"):
+        create_app(settings, token="short")
+    client = make_client(host="0.0.0.0", allowed_hosts=["gpu.example"], headers={})
+
+    for path in ("/api/v1/studies", "/metrics", "/openapi.json", "/api/v1/exports/trials.csv"):
+        answer = client.get(path, headers={"Host": "gpu.example:8765"})
+        assert answer.status_code == 401, path
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert client.get(path, headers=BEARER).status_code == 200, path
+    for path in ("/healthz", "/readyz"):
+        assert client.get(path).status_code == 200
+    assert client.get("/healthz", headers={"Host": "other.example"}).status_code == 403
+    page = client.get("/", headers={"Accept": "text/html"})
+    assert (page.status_code, page.headers["location"]) == (303, "/login")
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("gpu.example", False),
+        ("localhost.evil.example", False),
+    ],
+)
+def test_loopback(host: str, expected: bool) -> None:
+    assert security.is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:8765", "[::1]:8765", "localhost."]
+)
+def test_names_of_this_machine_are_known(reader: TestClient, host: str) -> None:
+    assert reader.get("/healthz", headers={"Host": host}).status_code == 200
+
+
+def test_a_session_is_a_cookie_that_is_not_the_token(make_client: Maker) -> None:
+    client = make_client(headers={})
+
+    wrong = client.post("/login", data={"token": TOKEN[:-1]})
+    assert (wrong.status_code, wrong.headers["location"]) == (303, "/login?failed=1")
+    assert "set-cookie" not in wrong.headers
+    assert client.post("/login", data={"token": TOKEN}, headers={"Origin": "http://e.example"})
+    assert not client.cookies
+    right = client.post("/login", data={"token": TOKEN})
+
+    cookie = right.headers["set-cookie"]
+    assert (right.status_code, right.headers["location"]) == (303, "/")
+    assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
+    assert TOKEN not in cookie
+    own = {"Origin": "http://127.0.0.1:8765"}
+    assert client.post("/api/v1/studies", json=LAUNCH, headers=own).status_code == 202
+    foreign = {"Origin": "http://127.0.0.1:1"}
+    assert client.post("/api/v1/studies", json=LAUNCH, headers=foreign).status_code == 403
+    client.post("/logout")
+    assert client.post("/api/v1/studies", json=LAUNCH, headers=own).status_code == 401
+
+
+def test_a_session_ends_and_can_not_be_made_up() -> None:
+    access = Access(TOKEN, "127.0.0.1")
+    session = access.new_session(now_s=1000.0)
+    end, nonce, signature = session.split(".")
+
+    assert access.is_session(session, now_s=1000.0 + security.SESSION_S - 1)
+    assert not access.is_session(session, now_s=1000.0 + security.SESSION_S)
+    assert not Access(TOKEN + "2", "127.0.0.1").is_session(session, now_s=1000.0)
+    later = f"{int(end) + 10**6}.{nonce}.{signature}"
+    for made_up in (later, "", ".", "..", "x.y.z", f"{end}.{nonce}", f"é.{nonce}.ü"):
+        assert not access.is_session(made_up, now_s=1000.0)
+    assert access.is_session(access.new_session(), now_s=time.time())
+
+
+BODIES: list[tuple[bytes, dict[str, str], int]] = [
+    (b"", {"Content-Type": "application/json"}, 400),
+    (b"[", {"Content-Type": "application/json"}, 400),
+    (b"[]", {"Content-Type": "application/json"}, 400),
+    (b"null", {"Content-Type": "application/json"}, 400),
+    (b"{}", {"Content-Type": "application/json"}, 400),
+    (b'{"study": NaN}', {"Content-Type": "application/json"}, 400),
+    (b'{"study": 1}', {"Content-Type": "application/json"}, 400),
+    (b'{"study": "planted", "source": "int x;"}', {"Content-Type": "application/json"}, 400),
+    (b'{"study": "planted", "operators": "/tmp"}', {"Content-Type": "application/json"}, 400),
+    (b'{"study": "planted", "shapes": []}', {"Content-Type": "application/json"}, 400),
+    (b'{"study": "planted", "shapes": ["x"]}', {"Content-Type": "application/json"}, 400),
+    (b'{"study": "planted", "budget": "-1"}', {"Content-Type": "application/json"}, 400),
+    (b'{"study": "planted", "device": "/dev/sda"}', {"Content-Type": "application/json"}, 400),
+    (b"[" * 60_000, {"Content-Type": "application/json"}, 400),
+    (b"\xff\xfe{}", {"Content-Type": "application/json"}, 400),
+    (b'{"study": "\\ud800"}', {"Content-Type": "application/json"}, 400),
+    (b'{"study": "planted"}', {"Content-Type": "text/plain"}, 415),
+    (b'{"study": "planted"}', {"Content-Type": "application/x-www-form-urlencoded"}, 415),
+    (b'{"study": "planted"}', {"Content-Type": "multipart/form-data; boundary=x"}, 415),
+    (b'{"study": "planted"}', {}, 415),
+    (b"\x1f\x8b", {"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415),
+    (b" " * (MAX_BODY_BYTES + 1), {"Content-Type": "application/json"}, 413),
+]
+
+
+@pytest.mark.parametrize(("body", "headers", "status"), BODIES)
+def test_a_body_that_is_not_as_described_stores_nothing(
+    reader: TestClient, unchanged: None, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    answer = reader.post("/api/v1/studies", content=body, headers=headers)
+
+    assert answer.status_code == status, answer.text
+    assert answer.json()["schema"] == "tuner.error/1"
+
+
+def test_a_body_of_unknown_length_is_cut_off(reader: TestClient, unchanged: None) -> None:
+    sent: list[int] = []
+
+    def chunks() -> Iterator[bytes]:
+        for number in range(1000):
+            sent.append(number)
+            yield b" " * 4096
+
+    headers = {"Content-Type": "application/json"}
+    answer = reader.post("/api/v1/studies", content=chunks(), headers=headers)
+
+    assert answer.status_code == 413
+
+
+def test_an_action_takes_no_fields(client: TestClient) -> None:
+    assert client.post("/api/v1/jobs/1/pause", json={"force": True}).status_code == 400
+    assert client.post("/api/v1/jobs/1/pause", json={}).status_code == 200
+
+
+PATHS = [
+    "../../etc/passwd",
+    "..%2f..%2fetc%2fpasswd",
+    "%2e%2e/%2e%2e/etc/passwd",
+    "....//....//etc/passwd",
+    "/etc/passwd",
+    "file:///etc/passwd",
+    "studies/../../canary",
+    "planted.toml",
+    "planted\x00.toml",
+    "C:\\windows\\win.ini",
+    "http://169.254.169.254/latest/meta-data",
+    "gopher://127.0.0.1:1/",
+]
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_names_lead_to_no_file_and_no_address(
+    reader: TestClient, unchanged: None, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def refuse(*_arguments: Any) -> None:
+        raise AssertionError("the service called out")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("studies", {"study": name}),
+        ("studies", {"study": "planted", "device": name[:20]}),
+        ("studies", {"study": "planted", "shapes": [name]}),
+        ("reproductions", {"record": name}),
+    ]
+
+    answers = [reader.post(f"/api/v1/{path}", json=body) for path, body in bodies]
+    answers += [
+        reader.get(path.replace("NAME", name.replace("\x00", "%00")))
+        for path in (
+            "/api/v1/studies/NAME",
+            "/api/v1/studies/NAME/report.html",
+            "/api/v1/evidence/NAME",
+            "/api/v1/exports/trials.csv?study=NAME",
+            "/api/v1/compare?a=NAME&b=NAME",
+            "/api/v1/best?operator=NAME&shape=6x40",
+            "/static/NAME",
+            "/NAME",
+        )
+    ]
+
+    for answer in answers:
+        assert answer.status_code in (400, 404), answer.text
+        assert "root:" not in answer.text
+
+
+def test_too_many_writes_wait(make_client: Maker) -> None:
+    client = make_client(writes=Rate(burst=3, per_s=0.5), headers={})
+
+    statuses = [client.post("/api/v1/jobs/1/pause").status_code for _ in range(5)]
+    answer = client.post("/api/v1/jobs/1/pause", headers=BEARER)
+
+    assert statuses == [401, 401, 401, 429, 429]
+    assert answer.status_code == 429
+    assert 1 <= int(answer.headers["retry-after"]) <= 2
+    assert client.get("/api/v1/jobs/1").status_code == 200
+
+
+def test_the_rate_is_counted_for_each_client() -> None:
+    now = [0.0]
+    limit = RateLimit(Rate(burst=2, per_s=1.0), clock=lambda: now[0])
+
+    assert [limit.wait_s("a") for _ in range(3)] == [0.0, 0.0, 1.0]
+    assert limit.wait_s("b") == 0.0
+    now[0] = 1.0
+    assert [limit.wait_s("a") for _ in range(2)] == [0.0, 1.0]
+    now[0] = 100.0
+    assert [limit.wait_s("a") for _ in range(3)] == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/healthz",
+        "/api/v1/studies",
+        "/api/v1/studies.csv",
+        "/api/v1/none",
+        "/login",
+        "/static/none",
+    ],
+)
+def test_every_answer_has_the_headers(reader: TestClient, path: str) -> None:
+    headers = reader.get(path).headers
+
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert "unsafe-eval" not in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["cache-control"] == ("no-cache" if path.startswith("/static") else "no-store")
+    assert "server" not in headers
+
+
+def test_a_bug_shows_no_trace_to_the_client(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: Any, **_more: Any) -> None:
+        raise ZeroDivisionError("a secret of the inside")
+
+    monkeypatch.setattr(api, "page_studies", broken)
+    answer = client.get("/api/v1/studies")
+
+    assert answer.status_code == 500
+    assert answer.json()["error"] == "internal_error"
+    assert "secret" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_log_names_no_token_and_has_one_line_a_request(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="tuner.service"):
+        client.get(f"/api/v1/studies?token={TOKEN}")
+        client.get("/api/v1/studies/x%0aGET%20/forged%20200")
+
+    records = [each for each in caplog.records if each.name == "tuner.service.access"]
+    lines = [each.getMessage() for each in records]
+    assert len(lines) == 2
+    assert lines[0].startswith("GET /api/v1/studies 400 ")
+    assert not any(TOKEN in line or "\n" in line for line in lines)

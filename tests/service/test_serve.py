@@ -1,0 +1,238 @@
+"""``tuner serve`` as a process: how it starts, ends, and what ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import uvicorn
+from filled import TOKEN
+from serving import Serving
+
+from tuner.cli.serve import read_token
+from tuner.errors import UsageError
+from tuner.service import protocol
+from tuner.service import supervisor
+from tuner.service.app import create_app
+from tuner.service.server import listening_socket
+from tuner.settings import Settings
+from tuner.store import open_store
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+OTHERS = "0.0.0.0"
+
+
+def wait_for(holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.05)
+
+
+def refused(*words: str) -> tuple[int, str]:
+    """Return exit code and message of a service that does not start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tuner", "serve", "--port", "0", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.fixture
+def serving(tmp_path: Path, cache_dir: Path) -> Iterator[Callable[..., Serving]]:
+    """Return a starter of services over a database of the test's own."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*words: str) -> Serving:
+            db = str(tmp_path / "served.db")
+            return stack.enter_context(Serving(db, cache_dir, tmp_path, *words))
+
+        yield start
+
+
+def test_it_makes_the_database_and_ends_well_with_a_stream_open(
+    serving: Callable[..., Serving], tmp_path: Path
+) -> None:
+    service = serving("--no-work")
+    assert (tmp_path / "served.db").exists()
+    assert service.client.get("/readyz").status_code == 200
+    assert service.client.get("/api/v1/studies").json()["items"] == []
+    assert not psutil.Process(service.process.pid).children()
+
+    with service.client.stream("GET", "/api/v1/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines).startswith("retry: ")
+        begun = time.monotonic()
+        service.process.send_signal(signal.SIGTERM)
+        rest = list(lines)  # to its end: it is closed, not cut off
+    code = service.process.wait(20)
+
+    assert any(line.startswith("data: ") for line in rest)
+    assert code == 0, service.log
+    assert time.monotonic() - begun < 10.0
+    assert "Traceback" not in service.log
+    assert TOKEN not in service.log
+    assert "GET /readyz 200" in service.log
+
+
+def test_the_process_that_takes_jobs_is_started_again_and_ends_with_the_service(
+    serving: Callable[..., Serving],
+) -> None:
+    service = serving("--device", "cpu")
+
+    def worker() -> psutil.Process | None:
+        children = psutil.Process(service.process.pid).children()
+        return children[0] if children else None
+
+    wait_for(lambda: worker() is not None)
+    first = worker()
+    assert first is not None
+    first.kill()
+    wait_for(lambda: (now := worker()) is not None and now.pid != first.pid)
+    second = worker()
+    assert second is not None
+    wait_for(lambda: "idle" in [each["state"] for each in devices(service)])
+    service.process.kill()
+    service.process.wait()
+    wait_for(lambda: not second.is_running() or second.status() == psutil.STATUS_ZOMBIE, 5.0)
+
+
+def devices(service: Serving) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = service.client.get("/api/v1/devices").json()["items"]
+    return found
+
+
+def test_it_does_not_start_where_it_must_not(tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    shutil.copy(GOLDEN / "revision_0003.sqlite3", old)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, text = refused("--db", str(tmp_path / "new.db"), "--port", port, "--no-work")
+        assert (code, port in text) == (2, True)
+
+    code, text = refused("--host", OTHERS, "--db", str(tmp_path / "other.db"))
+    assert (code, "without a token" in text) == (2, True)
+    assert not (tmp_path / "other.db").exists()
+    code, text = refused("--db", str(old))
+    assert (code, "tuner db upgrade" in text) == (3, True)
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"two\nlines", b"caf\xc3\xa9", b"x" * 5000])
+def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(content)
+
+    with pytest.raises(UsageError, match="holds no token"):
+        read_token(path)
+    with pytest.raises(UsageError, match="can't be read"):
+        read_token(tmp_path / "none")
+    path.write_bytes(TOKEN.encode() + b"\n")
+    assert read_token(path) == TOKEN
+
+
+def test_a_process_that_ends_at_once_is_started_ever_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_DELAY_S", 0.1)
+    starts: list[float] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        starts.append(time.monotonic())
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+
+    async def run() -> None:
+        stopping = asyncio.Event()
+        task = asyncio.create_task(supervisor.supervise(start, stopping))
+        while len(starts) < 4:
+            await asyncio.sleep(0.01)
+        stopping.set()
+        await task
+
+    asyncio.run(run())
+    pauses = [after - before for before, after in itertools.pairwise(starts)]
+    assert pauses[0] >= 0.2
+    assert pauses[2] >= 0.8
+
+
+def test_a_process_that_will_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "GRACE_S", 0.5)
+    stubborn = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print(flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", stubborn], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    async def run() -> None:
+        stopping = asyncio.Event()
+        task = asyncio.create_task(supervisor.supervise(lambda: process, stopping))
+        await asyncio.sleep(0.1)
+        stopping.set()
+        await task
+
+    asyncio.run(run())
+    assert process.returncode == -signal.SIGKILL
+    process.stdout.close()
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[str, int]]:
+    """Where a service answers that waits half a second for headers."""
+    monkeypatch.setattr(protocol, "HEADER_TIMEOUT_S", 0.5)
+    settings = Settings(db=str(tmp_path / "slow.db"))
+    with open_store(settings.db, create=True, writable=False):
+        pass
+    config = uvicorn.Config(
+        create_app(settings, token=TOKEN), http=protocol.DeadlineProtocol, lifespan="off",
+        log_config=None,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    with listening_socket("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        wait_for(lambda: server.started)
+        yield listener.getsockname()[:2]
+        server.should_exit = True
+        thread.join()
+
+
+def test_connections_that_say_nothing_or_too_much_are_closed(address: tuple[str, int]) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    slow = [b"", b"GET /hea", request, request + b"X: y\r\n"]
+    connections = [socket.create_connection(address, timeout=10.0) for _ in slow]
+    idle = [socket.create_connection(address, timeout=10.0) for _ in range(200)]
+    for connection, start in zip(connections, slow, strict=True):
+        connection.sendall(start)
+    with socket.create_connection(address, timeout=10.0) as quick:
+        quick.sendall(request + b"\r\n")
+        assert quick.recv(4096).startswith(b"HTTP/1.1 200")
+        time.sleep(1.0)  # between two requests, a client may be silent for longer
+        quick.sendall(request + b"\r\n")
+        assert quick.recv(4096).startswith(b"HTTP/1.1 200")
+    for connection in (*connections, *idle):
+        assert connection.recv(4096) == b""
+        connection.close()
+    with socket.create_connection(address, timeout=10.0) as flood:
+        flood.sendall(request)
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                flood.sendall(b"X-Filler: " + b"x" * 8000 + b"\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            assert flood.recv(4096) == b""

@@ -1,0 +1,364 @@
+"""Asking for studies and reruns through the queue, and looking after the jobs this makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tuner.api.common import device_for
+from tuner.api.common import open_database
+from tuner.api.originals import read_subject
+from tuner.api.plain import plain
+from tuner.api.registered import find_registered
+from tuner.domain.identity import Plain
+from tuner.domain.queue import ENDED
+from tuner.domain.queue import Job
+from tuner.domain.queue import JobKind
+from tuner.domain.queue import JobState
+from tuner.domain.workload import parse_shape
+from tuner.errors import DeviceUnavailable
+from tuner.errors import NotFound
+from tuner.errors import UsageError
+from tuner.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.orm import Session
+
+    from tuner.store import Store
+
+_DEVICE = re.compile(r"(auto|cpu|(cuda|hip):[0-9]{1,3})", re.ASCII)
+_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+MAX_RECORD_CHARACTERS = 200
+MAX_LIMIT = 10_001
+_AUTO_ORDER = {"hip": 0, "cuda": 1, "cpu": 3}  # as a command chooses
+
+
+def launch_study(
+    study: str,
+    *,
+    shapes: Sequence[str] | None = None,
+    budget: str | None = None,
+    device: str | None = None,
+    fresh: bool = False,
+    idempotency_key: str | None = None,
+    settings: Settings,
+) -> tuple[dict[str, Plain], bool]:
+    """Put a registered study into the queue.
+
+    Args:
+        study: Its name, never a path.
+        shapes: Tune these instead of the file's, as a study of its own.
+        budget: When to stop early: ``200`` (trials), ``90s``, ``30m`` or ``2h``. Of each run: a
+            job that was paused or taken back begins to count again.
+        device: ``auto``, ``cpu``, ``cuda:N`` or ``hip:N``; None takes the file's.
+        fresh: Measure again what was measured before.
+        idempotency_key: A second request of equal key makes no second job.
+        settings: Say which database, and where studies and operators are.
+
+    Returns:
+        The job, and whether it is new.
+
+    Raises:
+        NotFound: No study of that name is registered.
+        UsageError: The request is wrong.
+        Conflict: The key stands for another request.
+        DeviceUnavailable: No such device takes jobs.
+        DatabaseProblem: The database can't be used.
+    """
+    from tuner.study.overrides import parse_budget
+    from tuner.study.overrides import with_shapes
+
+    request = {
+        "study": study,
+        "shapes": None if shapes is None else list(shapes),
+        "budget": budget,
+        "device": device,
+        "fresh": fresh,
+    }
+    with open_database(settings, create=True, writable=True) as store:
+        known = _job_of_key(store, idempotency_key, JobKind.STUDY, request)
+        if known is not None:
+            return _row(known), False
+        found = find_registered(study, settings)
+        if shapes is not None:
+            with_shapes(found.spec, found.operator, shapes)
+        if budget is not None:
+            parse_budget(budget)
+        asked = device_for(device, found.spec.device, settings)
+        return _add(store, JobKind.STUDY, request, asked, idempotency_key)
+
+
+def launch_reproduce(
+    record: str,
+    *,
+    device: str | None = None,
+    shape: str | None = None,
+    idempotency_key: str | None = None,
+    settings: Settings,
+) -> tuple[dict[str, Plain], bool]:
+    """Put the rerun of a stored result into the queue.
+
+    Args:
+        record: Id of a trial, name of a study or of a set of evidence; never a folder.
+        device: Where to run; None takes the record's own device.
+        shape: Run at this shape instead.
+        idempotency_key: A second request of equal key makes no second job.
+        settings: Say which database, and where operators are.
+
+    Returns:
+        The job, and whether it is new.
+
+    Raises:
+        NotFound: There is no such record.
+        UsageError: The request is wrong, or the record holds nothing to compare with.
+        Conflict: The key stands for another request.
+        DeviceUnavailable: No such device takes jobs.
+        DatabaseProblem: The database can't be used.
+    """
+    request = {"record": record, "device": device, "shape": shape}
+    with open_database(settings, create=True, writable=True) as store:
+        known = _job_of_key(store, idempotency_key, JobKind.REPRODUCE, request)
+        if known is not None:
+            return _row(known), False
+        if "/" in record or len(record) > MAX_RECORD_CHARACTERS:
+            raise UsageError(
+                f"record {record[:100]!r} is none", hint="give a trial's id, or a stored name"
+            )
+        with store.session() as session:
+            subject = read_subject(session, record, settings)
+        if shape is not None:
+            dims = subject.operator.dims
+            if len(parse_shape(shape)) != len(dims):
+                raise UsageError(
+                    f"shape {shape[:60]!r}: {subject.operator.name} takes {len(dims)} dimensions",
+                    hint=f"write {'x'.join(dims)}",
+                )
+        asked = device or subject.device_id or settings.device
+        return _add(store, JobKind.REPRODUCE, request, asked, idempotency_key)
+
+
+def list_jobs(
+    settings: Settings, *, state: str | None = None, after: int | None = None, limit: int = 100
+) -> list[dict[str, Plain]]:
+    """Return jobs, newest first.
+
+    Args:
+        settings: Say which database.
+        state: Only those in it.
+        after: Last id of the page before this one.
+        limit: At most so many.
+
+    Raises:
+        UsageError: There is no such state, or the limit is out of range.
+        NotFound: There is no database.
+    """
+    from tuner.store import jobs
+
+    if state is not None and state not in set(JobState):
+        raise UsageError(f"no state {state[:40]!r}", hint=f"one of {', '.join(JobState)}")
+    if not 1 <= limit <= MAX_LIMIT:
+        raise UsageError(f"limit {limit} is out of range", hint=f"1 to {MAX_LIMIT}")
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        found = jobs.list_jobs(
+            session, state=None if state is None else JobState(state), after=after, limit=limit
+        )
+    return [_row(each) for each in found]
+
+
+def show_job(job_id: int, settings: Settings) -> dict[str, Plain]:
+    """Return a job.
+
+    Raises:
+        NotFound: There is no such job, or no database.
+    """
+    from tuner.store import jobs
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        return _row(jobs.read_job(session, job_id))
+
+
+def newest_job(study: str, settings: Settings) -> dict[str, Plain] | None:
+    """Return the newest job that was asked for by a study's name, or opened the study; or None.
+
+    Args:
+        study: Name of a study, or id of a stored one.
+        settings: Say which database.
+
+    Raises:
+        NotFound: There is no database.
+    """
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        job = _newest(session, study)
+    return None if job is None else _row(job)
+
+
+def resume_study(study: str, settings: Settings) -> tuple[dict[str, Plain], bool]:
+    """Go on with a study: by its newest job, or, where that has ended, by a new one like it.
+
+    Args:
+        study: Name of a study, or id of a stored one.
+        settings: Say which database, and where studies and operators are.
+
+    Returns:
+        The job, and whether it is new.
+
+    Raises:
+        NotFound: There is no such study, or it is not registered.
+        Conflict: Its newest job is being cancelled.
+        DeviceUnavailable: No such device takes jobs.
+    """
+    from tuner.store import queries
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        job = _newest(session, study)
+        if job is None:
+            found = queries.find_study(session, study)
+            asked: dict[str, Plain] = {"study": found.name, "device": found.device_id}
+        elif job.state not in ENDED:
+            return resume_job(job.id, settings), False
+        else:
+            # On the device it had; with ``fresh``, it would begin again and not go on.
+            asked = {**job.request, "device": job.device_id, "fresh": False}
+    return launch_study(**asked, settings=settings)
+
+
+def pause_job(job_id: int, settings: Settings) -> dict[str, Plain]:
+    """Pause a job: a running one when its process has stopped. It keeps its study.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It has ended.
+    """
+    from tuner.store import job_wishes
+
+    return _wish(job_wishes.pause_job, job_id, settings)
+
+
+def resume_job(job_id: int, settings: Settings) -> dict[str, Plain]:
+    """Put a paused job back into the queue.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It has ended.
+    """
+    from tuner.store import job_wishes
+
+    return _wish(job_wishes.resume_job, job_id, settings)
+
+
+def cancel_job(job_id: int, settings: Settings) -> dict[str, Plain]:
+    """End a job: a running one when its process has stopped. Its finished trials are kept.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It has finished or failed.
+    """
+    from tuner.store import job_wishes
+
+    return _wish(job_wishes.cancel_job, job_id, settings)
+
+
+def list_job_devices(settings: Settings) -> list[dict[str, Plain]]:
+    """Return the devices of all hosts: ``idle``, ``busy`` with a job, or ``gone``.
+
+    Raises:
+        NotFound: There is no database.
+    """
+    from tuner.store import job_devices
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        found: list[dict[str, Plain]] = plain(job_devices.list_devices(session))
+    return found
+
+
+def _wish(
+    change: Callable[[Connection, int], Job], job_id: int, settings: Settings
+) -> dict[str, Plain]:
+    with (
+        open_database(settings, create=False, writable=True) as store,
+        store.transaction() as connection,
+    ):
+        return _row(change(connection, job_id))
+
+
+def _job_of_key(
+    store: Store, key: str | None, kind: JobKind, request: Mapping[str, Plain]
+) -> Job | None:
+    """Return the job of a key: an answer given once stays, whatever changed since."""
+    from tuner.store import jobs
+
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        raise UsageError("the idempotency key is not one", hint="1 to 200 visible ASCII characters")
+    with store.session() as session:
+        return jobs.find_by_key(session.connection(), key, kind, request)
+
+
+def _add(
+    store: Store, kind: JobKind, request: Mapping[str, Plain], asked: str, key: str | None
+) -> tuple[dict[str, Plain], bool]:
+    from tuner.store import jobs
+
+    if not _DEVICE.fullmatch(asked):
+        raise UsageError(
+            f"device {asked[:40]!r} is not understood", hint="auto, cpu, cuda:N or hip:N"
+        )
+    with store.session() as session:
+        device_id = _device(session, asked)
+    with store.transaction() as connection:
+        job, is_new = jobs.add_job(connection, kind, request, device_id, key)
+    return _row(job), is_new
+
+
+def _device(session: Session, asked: str) -> str:
+    """Return the device that a job waits for.
+
+    Any, as long as none was ever registered: the process that takes jobs may be starting.
+    """
+    from tuner.store import job_devices
+
+    devices = job_devices.list_devices(session)
+    known = dict.fromkeys(each.device_id for each in devices)
+    if asked != "auto":
+        if known and asked not in known:
+            raise DeviceUnavailable(
+                f"no process takes jobs for {asked}",
+                hint=f"there are {', '.join(known)}; or start `tuner work --device {asked}`",
+            )
+        return asked
+    if not known:
+        raise DeviceUnavailable(
+            "no process has taken jobs for any device yet, so that auto means none",
+            hint="wait for `tuner work` to start, or name the device",
+        )
+    alive = [each for each in devices if each.state != "gone"] or devices
+    return min(
+        (each.device_id for each in alive),
+        key=lambda each: (_AUTO_ORDER.get(each.partition(":")[0], 2), each),
+    )
+
+
+def _newest(session: Session, study: str) -> Job | None:
+    from tuner.store import jobs
+    from tuner.store import queries
+
+    try:
+        study_id = queries.find_study(session, study).id
+    except NotFound:
+        study_id = None
+    return jobs.newest_of_study(session, study, study_id)
+
+
+def _row(job: Job) -> dict[str, Plain]:
+    """Return a job as every answer shows it."""
+    name = job.request["study"] if job.kind is JobKind.STUDY else job.request["record"]
+    row: dict[str, Plain] = plain(job)
+    row["job_id"] = row.pop("id")
+    for private in ("idempotency_key", "owner", "seen_at"):
+        del row[private]
+    return {"study": name, **row}

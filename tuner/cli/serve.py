@@ -1,0 +1,124 @@
+"""``tuner serve``: the HTTP service with its pages, and the process that takes jobs beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+from typing import TYPE_CHECKING
+
+import typer
+
+from tuner.cli import options
+from tuner.errors import MissingDependency
+from tuner.errors import UsageError
+
+if TYPE_CHECKING:
+    from tuner.settings import Settings
+
+MAX_TOKEN_BYTES = 4096
+
+
+def serve(
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", help="Port; 0 takes a free one.", min=0, max=65535)
+    ] = 8765,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file", help="File with the token that lets clients write.", metavar="FILE"
+        ),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option("--allowed-host", help="Further name it is called by.", metavar="NAME"),
+    ] = None,
+    no_work: Annotated[
+        bool, typer.Option("--no-work", help="Take no jobs; `tuner work` does, here or elsewhere.")
+    ] = False,
+    device: Annotated[
+        list[str] | None,
+        typer.Option("--device", help="Take jobs for this device only.", metavar="ID"),
+    ] = None,
+    studies: Annotated[
+        list[Path] | None,
+        typer.Option("--studies", help="Folder with further studies.", metavar="DIR"),
+    ] = None,
+    operators: options.Operators = None,
+    db: options.Db = None,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,  # noqa: ARG001 - main() looks at it
+) -> None:
+    """Serve the results, and take tuning jobs, over HTTP.
+
+    Listens on this machine only, where reading is free; to start studies, give a token. For
+    other machines a token is needed for everything.
+
+    Example: openssl rand -hex 32 > token && tuner serve --token-file token
+    """
+    from tuner.cli.output import say
+
+    options.set_up_logging(quiet=quiet, verbose=verbose)
+    try:
+        from tuner.service.server import serve as run
+        from tuner.service.server import ServeOptions
+    except ModuleNotFoundError as error:
+        raise MissingDependency(
+            f"the service needs the package {error.name}", hint="pip install 'tuner[service]'"
+        ) from error
+    settings = _settings(token_file, db, operators, studies)
+    chosen = ServeOptions(
+        host=host,
+        port=port,
+        allowed_hosts=tuple(allowed_host or ()),
+        devices=tuple(device or ()),
+        takes_jobs=not no_work,
+    )
+    if not quiet:
+        _show_requests()
+    run(settings, chosen, lambda url: say(f"listening on {url}"))
+
+
+def _settings(
+    token_file: Path | None,
+    db: str | None,
+    operators: list[Path] | None,
+    studies: list[Path] | None,
+) -> Settings:
+    from tuner.settings import load_settings
+
+    return load_settings(
+        db=db,
+        operators=tuple(operators) if operators else None,
+        studies=tuple(studies) if studies else None,
+        token=None if token_file is None else read_token(token_file),
+    )
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file, without white space around it.
+
+    Raises:
+        UsageError: It can't be read, or holds no token.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_TOKEN_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"token file {path} can't be read: {error.strerror}") from error
+    token = content.decode("utf-8", "replace").strip()
+    if len(content) > MAX_TOKEN_BYTES or not (token.isascii() and token.isprintable() and token):
+        raise UsageError(
+            f"token file {path} holds no token", hint="make one with: openssl rand -hex 32"
+        )
+    return token
+
+
+def _show_requests() -> None:
+    """Log a line for each request: method, path, status and time, never a query or a header."""
+    import logging
+
+    logging.getLogger("tuner.service").setLevel(logging.INFO)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

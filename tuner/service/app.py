@@ -1,0 +1,95 @@
+"""Makes the application: state, layers, routes and error answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastapi import APIRouter
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.staticfiles import StaticFiles
+
+from tuner import __version__
+from tuner import api
+from tuner.errors import TunerError
+from tuner.service import errors
+from tuner.service import pages
+from tuner.service.dependencies import ServiceState
+from tuner.service.gate import Gate
+from tuner.service.limits import Rate
+from tuner.service.limits import RateLimit
+from tuner.service.metrics import Metrics
+from tuner.service.openapi import describe
+from tuner.service.routes import API_ROUTERS
+from tuner.service.security import Access
+from tuner.service.shortcut import BEST_PATH
+from tuner.service.shortcut import Shortcut
+from tuner.settings import Settings
+
+_STATIC = Path(__file__).resolve().parent / "static"
+DESCRIPTION = """Start tuning studies, watch them, look up winners, download CSV.
+
+Every object has a `schema` key, every error one shape. Lists come in pages: pass `next` back as
+`cursor`; each list is also there as CSV, whole, under the same path with `.csv`."""
+
+
+def create_app(
+    settings: Settings,
+    *,
+    token: str | None = None,
+    host: str = "127.0.0.1",
+    allowed_hosts: Iterable[str] = (),
+    writes: Rate | None = None,
+) -> FastAPI:
+    """Make the application for one database.
+
+    Args:
+        settings: Say which database and operators.
+        token: What a client must know to write; None refuses all writes.
+        host: The address that the service listens on.
+        allowed_hosts: Further names that clients may call it by.
+        writes: How often one client may write; None takes the default.
+
+    Raises:
+        UsageError: The token is too short, or there is none and others can reach the address.
+    """
+    access = Access(token, host, allowed_hosts)
+    metrics = Metrics(settings)
+    devices = api.DeviceMemory()
+    answers = api.BestAnswers(settings, devices.find)
+    routers = (*API_ROUTERS, pages.router)
+    routes = _routes(routers)
+    best_route = next(each for each in routes if each.path == BEST_PATH)
+    app = FastAPI(
+        title="tuner",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=[
+            Middleware(Gate, access=access, writes=RateLimit(writes or Rate()), metrics=metrics),
+            Middleware(Shortcut, route=best_route, answers=answers, metrics=metrics),
+        ],
+        exception_handlers={
+            TunerError: errors.tuner_error,
+            RequestValidationError: errors.validation_error,
+            HTTPException: errors.http_error,
+            Exception: errors.internal_error,
+        },
+    )
+    for router in routers:
+        app.include_router(router)
+    app.state.service = ServiceState(settings, access, metrics, devices, answers, routes=routes)
+    app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static")
+    describe(app)
+    return app
+
+
+def _routes(routers: Sequence[APIRouter]) -> tuple[APIRoute, ...]:
+    return tuple(each for router in routers for each in router.routes if isinstance(each, APIRoute))

@@ -1,0 +1,85 @@
+"""What handlers are given: the settings, the service's state, and parameters that are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Annotated
+
+from fastapi import Depends
+from fastapi import Query
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from starlette.requests import Request
+from starlette.routing import Route
+
+from tuner import api
+from tuner.service.events import Streams
+from tuner.service.metrics import Metrics
+from tuner.service.security import Access
+from tuner.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """What one running service holds. Nothing in it is lost with the process.
+
+    Attributes:
+        settings: Of the service.
+        access: Who may do what.
+        metrics: What ``/metrics`` shows.
+        devices: What device names stand for.
+        answers: Which config is best; gives an answer again while it is right.
+        routes: All documented routes, for the ``Allow`` header.
+        streams: Open event streams; ended when the service is asked to end.
+    """
+
+    settings: Settings
+    access: Access
+    metrics: Metrics
+    devices: api.DeviceMemory
+    answers: api.BestAnswers
+    routes: Sequence[Route] = ()
+    streams: Streams = field(default_factory=Streams)
+
+
+class Strict(BaseModel):
+    """Base of parameters and bodies: what is not documented is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NoParameters(Strict):
+    """For what takes none."""
+
+
+class PageParameters(Strict):
+    """Which part of a list."""
+
+    limit: int = Field(default=100, ge=1, le=1000, description="At most so many")
+    cursor: str | None = Field(
+        default=None, max_length=100, description="`next` of the page before"
+    )
+
+
+def service_state(request: Request) -> ServiceState:
+    """Return the state of the service that answers."""
+    state = request.app.state.service
+    assert isinstance(state, ServiceState)
+    return state
+
+
+# Coroutines: FastAPI runs a plain function in a thread, which takes longer than what these do.
+async def _given_state(request: Request) -> ServiceState:
+    return service_state(request)
+
+
+async def _given_settings(request: Request) -> Settings:
+    return service_state(request).settings
+
+
+SettingsDep = Annotated[Settings, Depends(_given_settings)]
+StateDep = Annotated[ServiceState, Depends(_given_state)]
+NoQuery = Annotated[NoParameters, Query()]

@@ -1,0 +1,116 @@
+"""Live events (SSE). Each is whole: a client that missed some, or a service that was restarted,
+has lost nothing. All of it is read from the database, so that any host's jobs are seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import field
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+from starlette.responses import StreamingResponse
+
+from tuner.domain.identity import canonical_json
+from tuner.domain.identity import content_hash
+from tuner.domain.identity import Plain
+from tuner.errors import TunerError
+from tuner.service.errors import error_answer
+
+POLL_S = 1.0
+HEARTBEAT_S = 15.0
+RETRY_MS = 2000
+MAX_STREAMS = 64
+EVENTS_TYPE = "text/event-stream"
+_ID_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What an event says.
+
+    Attributes:
+        fields: A JSON object; equal fields are sent once.
+        is_last: Nothing will change any more.
+    """
+
+    fields: Plain
+    is_last: bool = False
+
+    @property
+    def event_id(self) -> str:
+        """What ``Last-Event-ID`` says of a client that has seen it."""
+        return content_hash(self.fields)[:_ID_DIGITS]
+
+
+@dataclass(slots=True)
+class Streams:
+    """The open event streams. Each asks the database once a second, so there is a limit.
+
+    Attributes:
+        limit: How many may be open at once.
+        stopping: Set when the service is to end: the streams end then.
+    """
+
+    limit: int = MAX_STREAMS
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _open: int = 0
+
+    async def answer(
+        self, event: str, read: Callable[[], Snapshot], last_event_id: str | None
+    ) -> Response:
+        """Return a stream of what ``read`` gives each time that it differs from before.
+
+        Args:
+            event: Name of the events.
+            read: Asks the database; runs in a thread.
+            last_event_id: Of the event that the client has seen last.
+
+        Raises:
+            TunerError: The first reading fails: there is no such thing, or no database.
+        """
+        first = await run_in_threadpool(read)
+        if first.is_last and first.event_id == last_event_id:
+            return Response(status_code=204)  # tells a browser not to come again
+        if self._open >= self.limit:
+            return error_answer(
+                503, "too many event streams are open", error="too_many_streams",
+                hint="close one, or ask again later", headers={"Retry-After": "5"},
+            )  # fmt: skip
+        return StreamingResponse(
+            self._events(event, read, first, last_event_id), media_type=EVENTS_TYPE
+        )
+
+    async def _events(
+        self, event: str, read: Callable[[], Snapshot], found: Snapshot, seen: str | None
+    ) -> AsyncIterator[str]:
+        self._open += 1
+        try:
+            yield f"retry: {RETRY_MS}\n\n"
+            sent_at = time.monotonic()
+            while True:
+                if found.event_id != seen:
+                    seen = found.event_id
+                    yield f"id: {seen}\nevent: {event}\ndata: {canonical_json(found.fields)}\n\n"
+                    sent_at = time.monotonic()
+                elif time.monotonic() - sent_at >= HEARTBEAT_S:
+                    yield ": still here\n\n"
+                    sent_at = time.monotonic()
+                if found.is_last or await self._is_stopping():
+                    return
+                # A database that can't be read for a moment is asked again.
+                with contextlib.suppress(TunerError):
+                    found = await run_in_threadpool(read)
+        finally:
+            self._open -= 1
+
+    async def _is_stopping(self) -> bool:
+        """Wait for the next reading, or for the end of the service."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), POLL_S)
+        return self.stopping.is_set()

@@ -1,0 +1,125 @@
+"""The outermost layer: refuses what must not reach a handler, adds headers, counts, and logs.
+
+Plain ASGI: a layer built on Starlette's ``BaseHTTPMiddleware`` would start a task and two
+memory streams for every request.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+
+from starlette.datastructures import Headers
+from starlette.datastructures import MutableHeaders
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp
+from starlette.types import Message
+from starlette.types import Receive
+from starlette.types import Scope
+from starlette.types import Send
+
+from tuner.service.errors import error_answer
+from tuner.service.headers import add_headers
+from tuner.service.limits import BodyRefused
+from tuner.service.limits import content_refusal
+from tuner.service.limits import RateLimit
+from tuner.service.limits import replayed
+from tuner.service.limits import whole_body
+from tuner.service.metrics import Metrics
+from tuner.service.security import Access
+from tuner.service.security import READ_METHODS
+from tuner.service.security import Refusal
+
+_log = logging.getLogger("tuner.service.access")
+
+
+class Gate:
+    """ASGI layer around the whole service."""
+
+    def __init__(self, app: ASGIApp, access: Access, writes: RateLimit, metrics: Metrics) -> None:
+        self._app = app
+        self._access = access
+        self._writes = writes
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun_s = time.perf_counter()
+        status = 500
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                add_headers(MutableHeaders(scope=message), scope["path"])
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, sent)
+        finally:
+            self._note(scope, status, time.perf_counter() - begun_s)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            await _refuse(refusal, scope, receive, send)
+            return
+        if scope["method"] not in READ_METHODS:
+            try:
+                receive = replayed(await whole_body(receive), receive)
+            except BodyRefused as error:
+                await _refuse(error.refusal, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
+        method, path = scope["method"], scope["path"]
+        if method not in READ_METHODS:
+            # Before the token is looked at: guesses are limited too.
+            wait_s = self._writes.wait_s(_client(scope))
+            if wait_s > 0:
+                return Refusal(
+                    429,
+                    "too_many_requests",
+                    "too many writes from this address",
+                    retry_after_s=math.ceil(wait_s),
+                )
+        return self._access.refusal(method, path, headers) or content_refusal(method, path, headers)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        template = getattr(scope.get("route"), "path", None) or "(none)"
+        self._metrics.count_request(scope["method"], template, status)
+        # The path as it was sent, so that no line feed in it makes a line of its own; without the
+        # query, where somebody may have put a token.
+        path = scope.get("raw_path", b"").decode("latin-1")
+        _log.info("%s %s %d %.1f ms", scope["method"], path, status, seconds * 1e3)
+
+
+def _client(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    wants_page = "text/html" in Headers(scope=scope).get("accept", "")
+    # A form of a page whose session has ended too: a person reads the answer.
+    is_persons = scope["method"] == "GET" or not scope["path"].startswith("/api/")
+    if refusal.status == 401 and is_persons and wants_page:
+        await RedirectResponse("/login", 303)(scope, receive, send)
+        return
+    headers = {}
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if refusal.retry_after_s:
+        headers["Retry-After"] = str(refusal.retry_after_s)
+    if refusal.status in (408, 413):
+        headers["Connection"] = "close"  # the rest of the body is not read
+    answer = error_answer(
+        refusal.status, refusal.message, hint=refusal.hint, error=refusal.error, headers=headers
+    )
+    await answer(scope, receive, send)

@@ -1,0 +1,34 @@
+"""The headers that every answer has."""
+
+from __future__ import annotations
+
+from starlette.datastructures import MutableHeaders
+
+# Plotly and htmx write `style` attributes; no script but our own files runs.
+PAGE_POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+SECURITY_HEADERS = {
+    "Content-Security-Policy": PAGE_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+STATIC_PREFIX = "/static/"
+
+
+def add_headers(headers: MutableHeaders, path: str) -> None:
+    """Add the headers that every answer has, unless the answer set its own.
+
+    Files of the pages may be kept, but are asked for again each time (``ETag``): after an
+    upgrade no page runs with an older script. All else is not kept.
+    """
+    for name, value in SECURITY_HEADERS.items():
+        headers.setdefault(name, value)
+    headers.setdefault(
+        "Cache-Control", "no-cache" if path.startswith(STATIC_PREFIX) else "no-store"
+    )

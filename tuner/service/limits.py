@@ -1,0 +1,118 @@
+"""What a client may send: how much, of which type, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.types import Message
+from starlette.types import Receive
+
+from tuner.service.security import READ_METHODS
+from tuner.service.security import Refusal
+
+MAX_BODY_BYTES = 64 * 1024
+BODY_TIMEOUT_S = 20.0
+MAX_CLIENTS = 10_000
+JSON_PREFIX = "/api/"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How often one client may write: ``burst`` at once, then ``per_s`` a second."""
+
+    burst: int = 60
+    per_s: float = 5.0
+
+
+class RateLimit:
+    """A token bucket for each client. The clients last seen are kept, so many cost no memory."""
+
+    def __init__(self, rate: Rate, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait_s(self, client: str) -> float:
+        """Count a write of a client; return 0, or the seconds after which it may come again."""
+        now = self._clock()
+        left, seen = self._buckets.pop(client, (float(self._rate.burst), now))
+        left = min(float(self._rate.burst), left + (now - seen) * self._rate.per_s)
+        is_allowed = left >= 1.0
+        self._buckets[client] = (left - 1.0 if is_allowed else left, now)
+        while len(self._buckets) > MAX_CLIENTS:
+            self._buckets.popitem(last=False)
+        return 0.0 if is_allowed else (1.0 - left) / self._rate.per_s
+
+
+class BodyRefused(Exception):
+    """A body is too large or did not come in time."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+TOO_LARGE = Refusal(413, "body_too_large", f"a body has at most {MAX_BODY_BYTES} bytes")
+
+
+def content_refusal(method: str, path: str, headers: Headers) -> Refusal | None:
+    """Return why the announced body of a request is refused, or None."""
+    if method in READ_METHODS:
+        return None
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > MAX_BODY_BYTES:
+        return TOO_LARGE
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        return Refusal(415, "unsupported_media_type", "a compressed body is not accepted")
+    has_body = length not in ("", "0") or "transfer-encoding" in headers
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if (
+        path.startswith(JSON_PREFIX)
+        and (has_body or media_type)
+        and media_type != "application/json"
+    ):
+        return Refusal(
+            415, "unsupported_media_type", "the body must be JSON",
+            "send the header Content-Type: application/json",
+        )  # fmt: skip
+    return None
+
+
+async def whole_body(receive: Receive) -> bytes:
+    """Return a request's body.
+
+    Raises:
+        BodyRefused: It is too large, also where its length was not announced, or too slow.
+    """
+    chunks: list[bytes] = []
+    size_bytes = 0
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise BodyRefused(Refusal(400, "bad_request", "the client went away"))
+                chunks.append(message.get("body", b""))
+                size_bytes += len(chunks[-1])
+                if size_bytes > MAX_BODY_BYTES:
+                    raise BodyRefused(TOO_LARGE)
+                if not message.get("more_body", False):
+                    return b"".join(chunks)
+    except TimeoutError:
+        text = f"the body did not come within {BODY_TIMEOUT_S:g} s"
+        raise BodyRefused(Refusal(408, "request_timeout", text)) from None
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read already, then what comes after it."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return again

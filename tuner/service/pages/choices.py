@@ -1,0 +1,50 @@
+"""What the forms of the pages offer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuner import api
+from tuner.settings import Settings
+
+MAX_ENVIRONMENTS = 100
+_OF_GPUS = ("gfx", "sm_")
+
+
+@dataclass(frozen=True, slots=True)
+class LookupChoices:
+    """What can be asked for.
+
+    Attributes:
+        operators: Names.
+        dtypes: Of all of them.
+        shape_hint: Dimensions of each operator, by name: ``rows x cols``.
+        architectures: Measured on, those of GPUs first, else the newest first.
+        devices: That jobs can run on.
+    """
+
+    operators: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shape_hint: str
+    architectures: tuple[str, ...]
+    devices: tuple[str, ...]
+
+
+def lookup_choices(settings: Settings) -> LookupChoices:
+    """Return what the form of a lookup offers."""
+    rows = api.list_operators(settings)
+    environments = api.page_environments(settings, MAX_ENVIRONMENTS).items
+    architectures = dict.fromkeys(each["architecture"] for each in environments)
+    dims = dict.fromkeys(" x ".join(row["dims"]) for row in rows)
+    return LookupChoices(
+        operators=tuple(dict.fromkeys(row["operator"] for row in rows)),
+        dtypes=tuple(dict.fromkeys(dtype for row in rows for dtype in row["dtypes"])),
+        shape_hint=", ".join(dims),
+        architectures=tuple(sorted(architectures, key=lambda name: not name.startswith(_OF_GPUS))),
+        devices=device_names(settings),
+    )
+
+
+def device_names(settings: Settings) -> tuple[str, ...]:
+    """Return the devices that some process takes jobs for."""
+    return tuple(dict.fromkeys(each["device_id"] for each in api.list_job_devices(settings)))

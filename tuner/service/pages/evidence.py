@@ -1,0 +1,55 @@
+"""Imported records beside what running them again gave."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tuner import api
+from tuner.service.dependencies import SettingsDep
+from tuner.service.pages.choices import device_names
+from tuner.service.pages.forms import form_fields
+from tuner.service.pages.forms import new_key
+from tuner.service.pages.forms import see
+from tuner.service.pages.rendering import PageRoute
+from tuner.service.pages.rendering import render
+
+router = APIRouter(route_class=PageRoute)
+RECENT_RERUNS = 50
+
+
+@router.get("/evidence")
+def list_evidence(request: Request, settings: SettingsDep) -> Response:
+    """List the imported sets and the newest reruns."""
+    context = {
+        "sets": api.list_evidence(settings),
+        "reruns": api.page_reproductions(settings, RECENT_RERUNS).items,
+    }
+    return render(request, "evidence.html", context)
+
+
+@router.get("/evidence/{name}")
+def show_evidence(request: Request, name: str, settings: SettingsDep) -> Response:
+    """Show each record of a set with its reruns."""
+    context = {
+        "set": api.show_evidence(name, settings),
+        "reruns": api.record_reruns(settings),
+        "devices": device_names(settings),
+        "key": new_key(),
+    }
+    return render(request, "evidence_set.html", context)
+
+
+@router.post("/reproductions")
+async def reproduce(request: Request, settings: SettingsDep) -> Response:
+    """Ask for a rerun of a trial, a record or a study."""
+    fields = await form_fields(request)
+    job, _ = api.launch_reproduce(
+        fields.get("record", ""),
+        device=fields.get("device"),
+        shape=fields.get("shape"),
+        idempotency_key=fields.get("key"),
+        settings=settings,
+    )
+    return see(f"/jobs/{job['job_id']}")

@@ -1,0 +1,43 @@
+"""Reads what a page's form sends."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+from starlette.responses import Response
+
+from tuner.errors import UsageError
+
+MAX_FIELDS = 20
+MAX_CHARACTERS = 2000
+
+
+async def form_fields(request: Request) -> Mapping[str, str]:
+    """Return the fields of a form, by name. Of two with one name, the first counts.
+
+    Raises:
+        UsageError: There are too many, or one is too long.
+    """
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        fields = parse_qs(body, max_num_fields=MAX_FIELDS)
+    except ValueError as error:
+        raise UsageError(f"a form has at most {MAX_FIELDS} fields") from error
+    for name, values in fields.items():
+        if len(values[0]) > MAX_CHARACTERS:
+            raise UsageError(f"{name[:40]!r} has more than {MAX_CHARACTERS} characters")
+    return {name: values[0].strip() for name, values in fields.items()}
+
+
+def new_key() -> str:
+    """Return a key for a form: sent twice, it makes one job."""
+    return secrets.token_urlsafe(16)
+
+
+def see(path: str) -> Response:
+    """Send the browser to a page of ours, so that reloading it sends no form again."""
+    return RedirectResponse(path, 303)

@@ -1,0 +1,202 @@
+"""Studies: the list, asking for one, and one with its progress, results and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+from typing import Any
+from typing import Literal
+
+from fastapi import APIRouter
+from fastapi import Path
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tuner import api
+from tuner.domain.identity import Plain
+from tuner.errors import TunerError
+from tuner.errors import UsageError
+from tuner.service.answers import json_answer
+from tuner.service.dependencies import NoParameters
+from tuner.service.dependencies import SettingsDep
+from tuner.service.errors import status_of
+from tuner.service.pages.choices import device_names
+from tuner.service.pages.forms import form_fields
+from tuner.service.pages.forms import new_key
+from tuner.service.pages.forms import see
+from tuner.service.pages.home import driven_studies
+from tuner.service.pages.rendering import PageRoute
+from tuner.service.pages.rendering import render
+from tuner.service.routes.jobs import change_study
+from tuner.service.routes.jobs import has_ended
+from tuner.settings import Settings
+
+router = APIRouter(prefix="/studies", route_class=PageRoute)
+
+StudyId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+STUDIES_OF_A_PAGE = 50
+TRIALS_OF_A_PAGE = 200
+
+
+@router.get("")
+def list_studies(request: Request, settings: SettingsDep, cursor: str | None = None) -> Response:
+    """List the studies, and offer to run one."""
+    return _list(request, settings, {}, cursor)
+
+
+@router.post("")
+async def launch(request: Request, settings: SettingsDep) -> Response:
+    """Ask for a study; what is wrong with the request is said beside the form."""
+    fields = await form_fields(request)
+    try:
+        job, _ = api.launch_study(
+            fields.get("study", ""),
+            shapes=fields["shapes"].replace(",", " ").split() if "shapes" in fields else None,
+            budget=fields.get("budget"),
+            device=fields.get("device"),
+            fresh="fresh" in fields,
+            idempotency_key=fields.get("key"),
+            settings=settings,
+        )
+    except TunerError as error:
+        return _list(request, settings, fields, None, error)
+    return see(f"/jobs/{job['job_id']}")
+
+
+@router.get("/{study}")
+def show_study(
+    request: Request,
+    study: StudyId,
+    settings: SettingsDep,
+    copy_gb_s: Annotated[float | None, Query(gt=0, lt=1e9)] = None,
+) -> Response:
+    """Show a study with everything that was found."""
+    context = {
+        **_progress(study, settings),
+        **_results(study, settings),
+        "summary": api.show_study(str(study), settings),
+        "copy_gb_s": copy_gb_s,
+    }
+    return render(request, "study.html", context)
+
+
+@router.get("/{study}/progress")
+def show_progress(
+    request: Request, study: StudyId, settings: SettingsDep, seen: str = ""
+) -> Response:
+    """Show how far a study is: the part of its page that changes while it runs.
+
+    ``seen`` is what the page shows of its job; where that is another by now, the buttons and,
+    at the end, the results are sent too.
+    """
+    found = _progress(study, settings)
+    changed = seen != found["seen"]
+    return render(request, "parts/progress_update.html", {**found, "changed": changed})
+
+
+@router.get("/{study}/results")
+def show_results(request: Request, study: StudyId, settings: SettingsDep) -> Response:
+    """Show what was found so far."""
+    context = {**_results(study, settings), "study_id": study}
+    return render(request, "parts/results.html", context)
+
+
+@router.get("/{study}/figures.json")
+def figures(
+    study: StudyId,
+    settings: SettingsDep,
+    copy_gb_s: Annotated[float | None, Query(gt=0, lt=1e9)] = None,
+) -> Response:
+    """Send the charts of a study, for the page's script to draw."""
+    return json_answer(api.study_figures(study, settings, copy_gb_s=copy_gb_s))
+
+
+@router.get("/{study}/trials")
+def list_trials(
+    request: Request,
+    study: StudyId,
+    settings: SettingsDep,
+    outcome: str = "",
+    implementation: str = "",
+    shape: str = "",
+    cursor: str | None = None,
+) -> Response:
+    """List a study's trials, whatever came of them."""
+    filters = {"outcome": outcome, "implementation": implementation, "shape": shape}
+    given = {name: value for name, value in filters.items() if value}
+    page = api.page_trials(
+        str(study), settings, filters=given, limit=TRIALS_OF_A_PAGE, cursor=cursor
+    )
+    context = {
+        "summary": api.show_study(str(study), settings),
+        "trials": page.items,
+        "following": page.following,
+        "filters": filters,
+        "given": given,
+    }
+    return render(request, "trials.html", context)
+
+
+@router.post("/{study}/{action}")
+def change(
+    study: StudyId, action: Literal["pause", "resume", "cancel"], settings: SettingsDep
+) -> Response:
+    """Pause, resume or cancel a study's newest job."""
+    change_study(str(study), action, settings, NoParameters())
+    return see(f"/studies/{study}")
+
+
+def _list(
+    request: Request,
+    settings: Settings,
+    fields: Mapping[str, str],
+    cursor: str | None,
+    error: TunerError | None = None,
+) -> Response:
+    page = api.page_studies(settings, STUDIES_OF_A_PAGE, cursor)
+    context = {
+        "studies": page.items,
+        "following": page.following,
+        "driven": driven_studies(settings),
+        "registered": api.registered_studies(settings),
+        "devices": device_names(settings),
+        "fields": fields,
+        "error": error,
+        "key": new_key(),
+    }
+    status = 200 if error is None else status_of(error)
+    return render(request, "studies.html", context, status=status)
+
+
+def _progress(study: int, settings: Settings) -> dict[str, Any]:
+    progress = api.study_progress(study, settings)
+    job = api.newest_job(str(study), settings)
+    is_live = is_live_job(job) or (
+        # Run by a command in some shell.
+        progress["state"] == "running" and bool(progress["counts"].get("running"))
+    )
+    return {
+        "study_id": study,
+        "progress": progress,
+        "job": job,
+        "is_live": is_live,
+        "key": new_key(),
+        "can_resume": progress["state"] != "finished" and not is_live,
+        "seen": "-".join(
+            [progress["state"], *([job["state"], job["wish"]] if job is not None else [])]
+        ),
+    }
+
+
+def is_live_job(job: Mapping[str, Plain] | None) -> bool:
+    """Tell whether a job runs, or will without anybody's doing."""
+    return job is not None and not has_ended(job) and job["state"] != "paused"
+
+
+def _results(study: int, settings: Settings) -> dict[str, Any]:
+    try:
+        return {"view": api.study_view(study, settings), "too_large": None}
+    except UsageError as error:
+        fastest = api.study_progress(study, settings)["best"]
+        return {"view": None, "too_large": error, "fastest": fastest}

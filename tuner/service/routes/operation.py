@@ -1,0 +1,44 @@
+"""For those who run the service: is it alive, can it work, what does it do."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from tuner import api
+from tuner.errors import TunerError
+from tuner.service import schemas
+from tuner.service.answers import json_answer
+from tuner.service.dependencies import NoQuery
+from tuner.service.dependencies import SettingsDep
+from tuner.service.dependencies import StateDep
+from tuner.service.errors import error_answer
+from tuner.service.openapi import ok
+from tuner.service.openapi import text
+
+router = APIRouter(tags=["operation"])
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get("/healthz", responses=ok(schemas.State, "The process answers"))
+async def health(_none: NoQuery) -> Response:
+    """Say that the process answers. The database is not looked at."""
+    return json_answer({"schema": "tuner.state/1", "state": "ok"})
+
+
+@router.get("/readyz", responses=ok(schemas.State, "The database can be used"))
+def ready(settings: SettingsDep, _none: NoQuery) -> Response:
+    """Say whether requests can be answered; where they can't, answer 503 with the reason."""
+    try:
+        api.check_readable(settings)
+    except TunerError as error:
+        # Also where there is no database: here that is not a thing that was asked for.
+        return error_answer(503, error.message, hint=error.hint, error="not_ready")
+    return json_answer({"schema": "tuner.state/1", "state": "ok"})
+
+
+@router.get("/metrics", responses=text("text/plain", "Prometheus' text format"))
+def metrics(state: StateDep, _none: NoQuery) -> Response:
+    """Show the service's metrics for Prometheus."""
+    return Response(state.metrics.text(), media_type=METRICS_TYPE)

@@ -1,0 +1,85 @@
+"""What users wish of jobs. Whoever runs a job looks at its wish; nobody else ends it."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from tuner.domain.queue import Job
+from tuner.domain.queue import JobState
+from tuner.domain.queue import JobWish
+from tuner.errors import Conflict
+from tuner.store.jobs import change_job
+from tuner.store.jobs import job_of
+from tuner.store.jobs import let_go_columns
+from tuner.store.jobs import locked_job
+
+
+def pause_job(connection: Connection, job_id: int) -> Job:
+    """Pause a queued job, or have its owner pause a running one.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It has ended.
+    """
+    row = locked_job(connection, job_id)
+    match JobState(row["state"]):
+        case JobState.QUEUED:
+            return change_job(connection, row, {"state": "paused", "wish": "pause"})
+        case JobState.RUNNING if row["wish"] != JobWish.CANCEL.value:
+            return change_job(connection, row, {"wish": "pause"})
+        case JobState.PAUSED:
+            return job_of(row)
+        case state:
+            raise _refused(job_id, state, "pause")
+
+
+def resume_job(connection: Connection, job_id: int) -> Job:
+    """Put a paused job back into the queue, or take back the wish to pause a running one.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It has ended.
+    """
+    row = locked_job(connection, job_id)
+    match JobState(row["state"]):
+        case JobState.PAUSED:
+            return change_job(connection, row, {"state": "queued", "wish": "run", "message": ""})
+        case JobState.RUNNING if row["wish"] != JobWish.CANCEL.value:
+            return change_job(connection, row, {"wish": "run"})
+        case JobState.QUEUED:
+            return job_of(row)
+        case state:
+            raise _refused(job_id, state, "resume")
+
+
+def cancel_job(connection: Connection, job_id: int) -> Job:
+    """End a queued or paused job, or have its owner end a running one. Its trials are kept.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It has finished or failed.
+    """
+    row = locked_job(connection, job_id)
+    match JobState(row["state"]):
+        case JobState.QUEUED | JobState.PAUSED:
+            return change_job(
+                connection, row, {**let_go_columns(JobState.CANCELLED), "wish": "cancel"}
+            )
+        case JobState.RUNNING:
+            return change_job(connection, row, {"wish": "cancel"})
+        case JobState.CANCELLED:
+            return job_of(row)
+        case state:
+            raise _refused(job_id, state, "cancel")
+
+
+def _refused(job_id: int, state: JobState, verb: str) -> Conflict:
+    if state is JobState.RUNNING:
+        return Conflict(
+            f"job {job_id} is being cancelled: it can't {verb}",
+            hint="launch it again: a study goes on where it stopped",
+        )
+    return Conflict(
+        f"job {job_id} is {state.value}: it can't {verb}",
+        hint="launch it again: a study goes on where it stopped",
+    )

@@ -1,0 +1,200 @@
+"""The queue of jobs: adding to it, reading it, and how its rows are changed.
+
+A job's row is changed under its lock: the writers of an SQLite file take turns, a server locks
+the row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from datetime import UTC
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy import or_
+from sqlalchemy import RowMapping
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from tuner.domain.identity import canonical_json
+from tuner.domain.identity import Plain
+from tuner.domain.queue import ENDED
+from tuner.domain.queue import Job
+from tuner.domain.queue import JobKind
+from tuner.domain.queue import JobState
+from tuner.domain.queue import JobWish
+from tuner.errors import Conflict
+from tuner.errors import NotFound
+from tuner.store.job_models import JobRow
+from tuner.store.problems import MAX_INTEGER
+from tuner.store.table import insert_row
+from tuner.store.table import table_of
+from tuner.store.table import update_row
+
+JOB = table_of(JobRow)
+
+
+def add_job(
+    connection: Connection,
+    kind: JobKind,
+    request: Mapping[str, Plain],
+    device_id: str,
+    key: str | None = None,
+) -> tuple[Job, bool]:
+    """Add a job to the queue, once for each key.
+
+    Returns:
+        The job, and whether it is new.
+
+    Raises:
+        Conflict: The key stands for another request.
+    """
+    values: dict[str, Any] = {
+        "kind": kind.value,
+        "request": canonical_json(dict(request)),
+        "device_id": device_id,
+        "state": JobState.QUEUED.value,
+        "wish": JobWish.RUN.value,
+        "idempotency_key": key,
+        "message": "",
+        "created_at": datetime.now(UTC),
+    }
+    found = None if key is None else find_by_key(connection, key, kind, request)
+    if found is not None:
+        return found, False
+    try:
+        with connection.begin_nested():
+            return job_of(locked_job(connection, insert_row(connection, JobRow, values))), True
+    except IntegrityError:
+        # On a server, another process can add the same key between the two statements.
+        found = None if key is None else find_by_key(connection, key, kind, request)
+        if found is None:
+            raise
+        return found, False
+
+
+def find_by_key(
+    connection: Connection, key: str, kind: JobKind, request: Mapping[str, Plain]
+) -> Job | None:
+    """Return the job that was asked for with a key, or None.
+
+    Raises:
+        Conflict: The key stands for another request.
+    """
+    query = select(JOB).where(JOB.c.idempotency_key == key)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        return None
+    job = job_of(row)
+    if job.kind is not kind or row["request"] != canonical_json(dict(request)):
+        raise Conflict(
+            f"idempotency key {key!r} was used for another request (job {job.id})",
+            hint="take a new key for a new request",
+        )
+    return job
+
+
+def read_job(session: Session, job_id: int) -> Job:
+    """Return a job.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = None
+    if 0 < job_id <= MAX_INTEGER:
+        row = session.execute(select(JOB).where(JOB.c.id == job_id)).mappings().first()
+    if row is None:
+        raise _no_job(job_id)
+    return job_of(row)
+
+
+def list_jobs(
+    session: Session,
+    *,
+    state: JobState | None = None,
+    after: int | None = None,
+    limit: int = 100,
+) -> list[Job]:
+    """Return jobs, newest first.
+
+    Args:
+        session: Of the store.
+        state: Only those in it.
+        after: Last id of the page before this one.
+        limit: At most so many.
+    """
+    query = select(JOB).order_by(JOB.c.id.desc()).limit(limit)
+    if state is not None:
+        query = query.where(JOB.c.state == state.value)
+    if after is not None:
+        query = query.where(JOB.c.id < after)
+    return [job_of(row) for row in session.execute(query).mappings()]
+
+
+def newest_of_study(session: Session, name: str, study_id: int | None) -> Job | None:
+    """Return the newest job that runs a study: asked for by this name, or with this study open."""
+    member = canonical_json({"study": name})[1:-1]  # as in a canonical request
+    asked = JOB.c.request.contains(member, autoescape=True)
+    query = select(JOB).where(
+        JOB.c.kind == JobKind.STUDY.value,
+        asked if study_id is None else or_(asked, JOB.c.study_id == study_id),
+    )
+    row = session.execute(query.order_by(JOB.c.id.desc()).limit(1)).mappings().first()
+    return None if row is None else job_of(row)
+
+
+def locked_job(connection: Connection, job_id: int) -> RowMapping:
+    """Return a job's row, which nobody else changes before the transaction ends.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = None
+    if 0 < job_id <= MAX_INTEGER:
+        query = select(JOB).where(JOB.c.id == job_id).with_for_update()
+        row = connection.execute(query).mappings().first()
+    if row is None:
+        raise _no_job(job_id)
+    return row
+
+
+def change_job(connection: Connection, row: RowMapping, changes: dict[str, Any]) -> Job:
+    """Change a job whose row is locked, and return it."""
+    update_row(connection, JobRow, row["id"], changes, dict(row))
+    return job_of({**row, **changes})
+
+
+def let_go_columns(state: JobState) -> dict[str, Any]:
+    """Return the columns of a job that is in the hands of nobody."""
+    ended = datetime.now(UTC) if state in ENDED else None
+    return {"state": state.value, "owner": None, "seen_at": None, "finished_at": ended}
+
+
+def job_of(row: RowMapping | dict[Any, Any]) -> Job:
+    """Return a job from its row."""
+    result = row["result"]
+    return Job(
+        id=row["id"],
+        kind=JobKind(row["kind"]),
+        request=json.loads(row["request"]),
+        device_id=row["device_id"],
+        host=row["host"],
+        state=JobState(row["state"]),
+        wish=JobWish(row["wish"]),
+        idempotency_key=row["idempotency_key"],
+        study_id=row["study_id"],
+        result=None if result is None else json.loads(result),
+        message=row["message"],
+        owner=row["owner"],
+        seen_at=row["seen_at"],
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+    )
+
+
+def _no_job(job_id: int) -> NotFound:
+    return NotFound(f"no job {job_id}", hint="the list of jobs has all there are")

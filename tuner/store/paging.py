@@ -1,0 +1,231 @@
+"""Lists in pages, by key: a page costs the same wherever it is in the list.
+
+Each function returns plain rows with ids beyond one that was seen, in one or two statements.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement
+from sqlalchemy import func
+from sqlalchemy import RowMapping
+from sqlalchemy import Select
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tuner.domain.identity import Plain
+from tuner.domain.outcome import Outcome
+from tuner.store.evidence_models import ReproductionRow
+from tuner.store.models import EnvironmentRow
+from tuner.store.models import ImplementationRow
+from tuner.store.models import StudyRow
+from tuner.store.models import TrialRow
+from tuner.store.models import WorkloadRow
+from tuner.store.table import table_of
+
+RUNNING = "running"
+_CHUNK_ROWS = 1000
+_JSON_COLUMNS = frozenset({"scalars", "config", "warnings", "identity", "context", "differences"})
+
+_TRIAL: dict[str, Any] = {
+    "trial_id": TrialRow.id,
+    "study_id": TrialRow.study_id,
+    "operator": WorkloadRow.operator,
+    "shape": WorkloadRow.shape,
+    "dtype": WorkloadRow.dtype,
+    "scalars": WorkloadRow.scalars,
+    "implementation": ImplementationRow.name,
+    "language": ImplementationRow.language,
+    "config": TrialRow.config,
+    "attempt": TrialRow.attempt,
+    "outcome": TrialRow.outcome,
+    "stage": TrialRow.stage,
+    "message": TrialRow.message,
+    "confirmed": TrialRow.confirmed,
+    "median_us": TrialRow.median_us,
+    "low_us": TrialRow.low_us,
+    "high_us": TrialRow.high_us,
+    "quick_median_us": TrialRow.quick_median_us,
+    "bandwidth_gb_s": TrialRow.bandwidth_gb_s,
+    "max_abs_error": TrialRow.max_abs_error,
+    "max_rel_error": TrialRow.max_rel_error,
+    "warnings": TrialRow.warnings,
+    "source_hash": TrialRow.source_hash,
+    "reused_from": TrialRow.reused_from_id,
+    "device_id": StudyRow.device_id,
+    "started_at": TrialRow.started_at,
+    "finished_at": TrialRow.finished_at,
+}
+_STUDY: dict[str, Any] = {
+    "study_id": StudyRow.id,
+    "study": StudyRow.name,
+    "operator": StudyRow.operator,
+    "device_id": StudyRow.device_id,
+    "architecture": EnvironmentRow.architecture,
+    "environment_key": EnvironmentRow.key,
+    "state": StudyRow.state,
+    "planned": StudyRow.planned,
+    "created_at": StudyRow.created_at,
+    "finished_at": StudyRow.finished_at,
+}
+TRIAL_COLUMNS = tuple(_TRIAL)
+REPRODUCTION_COLUMNS = (
+    "reproduction_id", "original_kind", "original_id", "verdict", "ratio", "ratio_low",
+    "ratio_high", "threshold", "rerun_study_id", "rerun_trial_id", "differences", "created_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFilter:
+    """Which trials of a study are listed; None lets all through.
+
+    Attributes:
+        outcome: How they ended; ``running`` for those that have not.
+        implementation: By this one.
+        shape: As users write it, e.g. ``1024x4096``.
+        device_id: Measured on this device.
+        confirmed: By fresh processes, or not.
+    """
+
+    outcome: str | None = None
+    implementation: str | None = None
+    shape: str | None = None
+    device_id: str | None = None
+    confirmed: bool | None = None
+
+
+def trial_rows(
+    session: Session, study_id: int, wanted: TrialFilter, *, after: int = 0, limit: int | None
+) -> Iterator[dict[str, Plain]]:
+    """Yield a study's trials in the order they were started, beyond the one with id ``after``."""
+    query = (
+        _select(_TRIAL)
+        .select_from(TrialRow)
+        .join(StudyRow, StudyRow.id == TrialRow.study_id)
+        .join(WorkloadRow, WorkloadRow.id == TrialRow.workload_id)
+        .join(ImplementationRow, ImplementationRow.id == TrialRow.implementation_id)
+        .where(TrialRow.study_id == study_id, TrialRow.id > after, *_conditions(wanted))
+        .order_by(TrialRow.id)
+        .limit(limit)
+        .execution_options(yield_per=_CHUNK_ROWS)
+    )
+    for row in session.execute(query).mappings():
+        yield {**_plain(row), "outcome": row["outcome"] or RUNNING}
+
+
+def study_rows(
+    session: Session, *, before: int | None = None, limit: int | None
+) -> list[dict[str, Plain]]:
+    """Return studies, newest first, from below the id ``before``, with their counts."""
+    query = (
+        _select(_STUDY)
+        .select_from(StudyRow)
+        .join(EnvironmentRow, EnvironmentRow.id == StudyRow.environment_id)
+        .order_by(StudyRow.id.desc())
+        .limit(limit)
+    )
+    if before is not None:
+        query = query.where(StudyRow.id < before)
+    found = [_plain(row) for row in session.execute(query).mappings()]
+    counts = _outcome_counts(session, [row["study_id"] for row in found])
+    return [row | _tally(counts.get(row["study_id"], {})) for row in found]
+
+
+def reproduction_rows(
+    session: Session, *, before: int | None = None, limit: int | None
+) -> list[dict[str, Plain]]:
+    """Return reruns of records, newest first, from below the id ``before``."""
+    table = table_of(ReproductionRow)
+    names = {"reproduction_id": table.c.id}
+    names |= {name: table.c[name] for name in REPRODUCTION_COLUMNS[1:]}
+    query = _select(names).order_by(table.c.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(table.c.id < before)
+    return [_plain(row) for row in session.execute(query).mappings()]
+
+
+def environment_rows(
+    session: Session, *, before: int | None = None, limit: int | None
+) -> list[dict[str, Plain]]:
+    """Return environments, newest first, from below the id ``before``, with their studies."""
+    studies = (
+        select(func.count())
+        .where(StudyRow.environment_id == EnvironmentRow.id)
+        .correlate(EnvironmentRow)
+        .scalar_subquery()
+    )
+    columns = {
+        "environment_id": EnvironmentRow.id,
+        "environment_key": EnvironmentRow.key,
+        "fingerprint": EnvironmentRow.fingerprint,
+        "architecture": EnvironmentRow.architecture,
+        "studies": studies,
+        "identity": EnvironmentRow.identity,
+        "context": EnvironmentRow.context,
+    }
+    query = _select(columns).order_by(EnvironmentRow.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(EnvironmentRow.id < before)
+    return [_plain(row) for row in session.execute(query).mappings()]
+
+
+def _conditions(wanted: TrialFilter) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if wanted.outcome is not None:
+        value = None if wanted.outcome == RUNNING else wanted.outcome
+        found.append(TrialRow.outcome == value)
+    if wanted.implementation is not None:
+        found.append(ImplementationRow.name == wanted.implementation)
+    if wanted.shape is not None:
+        found.append(WorkloadRow.shape == wanted.shape)
+    if wanted.device_id is not None:
+        found.append(StudyRow.device_id == wanted.device_id)
+    if wanted.confirmed is not None:
+        found.append(TrialRow.confirmed.is_(wanted.confirmed))
+    return found
+
+
+def _outcome_counts(session: Session, study_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    query = (
+        select(TrialRow.study_id, TrialRow.outcome, func.count())
+        .where(TrialRow.study_id.in_(study_ids))
+        .group_by(TrialRow.study_id, TrialRow.outcome)
+    )
+    counts: dict[int, dict[str, int]] = {}
+    for study_id, outcome, count in session.execute(query):
+        counts.setdefault(study_id, {})[outcome or RUNNING] = count
+    return counts
+
+
+def _tally(counts: dict[str, int]) -> dict[str, Plain]:
+    apart = {name: counts.get(name, 0) for name in (Outcome.OK, Outcome.SKIPPED, RUNNING)}
+    total = sum(counts.values())
+    return {
+        "trials": total,
+        "ok": apart[Outcome.OK],
+        "failed": total - sum(apart.values()),
+        "skipped": apart[Outcome.SKIPPED],
+        "running": apart[RUNNING],
+    }
+
+
+def _select(columns: dict[str, Any]) -> Select[*tuple[Any, ...]]:
+    return select(*(column.label(name) for name, column in columns.items()))
+
+
+def _plain(row: RowMapping) -> dict[str, Plain]:
+    return {name: _value(name, value) for name, value in row.items()}
+
+
+def _value(name: str, value: Any) -> Plain:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds")
+    if name in _JSON_COLUMNS and isinstance(value, str):
+        return json.loads(value)
+    return value

@@ -1,0 +1,71 @@
+"""Sums over the whole database, for monitoring. Each is one statement over an index or a table."""
+
+from __future__ import annotations
+
+from sqlalchemy import func
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tuner.domain.outcome import Stage
+from tuner.store.job_models import JobRow
+from tuner.store.models import EnvironmentRow
+from tuner.store.models import StudyRow
+from tuner.store.models import TrialRow
+
+RUNNING = "running"
+
+
+def trials_by_outcome(session: Session) -> list[tuple[str, str, str, int]]:
+    """Return outcome, device, architecture and how many trials ended so there."""
+    # Counted by study first: that needs an index only, and there are few studies.
+    counted = (
+        select(TrialRow.study_id, TrialRow.outcome, func.count().label("count"))
+        .group_by(TrialRow.study_id, TrialRow.outcome)
+        .subquery()
+    )
+    query = (
+        select(
+            counted.c.outcome,
+            StudyRow.device_id,
+            EnvironmentRow.architecture,
+            func.sum(counted.c.count),
+        )
+        .join(StudyRow, StudyRow.id == counted.c.study_id)
+        .join(EnvironmentRow, EnvironmentRow.id == StudyRow.environment_id)
+        .group_by(counted.c.outcome, StudyRow.device_id, EnvironmentRow.architecture)
+        .order_by(StudyRow.device_id, EnvironmentRow.architecture, counted.c.outcome)
+    )
+    return [
+        (outcome or RUNNING, device_id, architecture, int(count))
+        for outcome, device_id, architecture, count in session.execute(query)
+    ]
+
+
+def stage_seconds(session: Session) -> list[tuple[str, str, float]]:
+    """Return stage, device and the seconds that finished trials spent there."""
+    stages = {
+        Stage.BUILD: func.sum(TrialRow.build_s),
+        Stage.VALIDATE: func.sum(TrialRow.validate_s),
+        Stage.MEASURE: func.sum(TrialRow.measure_s),
+    }
+    query = (
+        select(StudyRow.device_id, *stages.values())
+        .join(StudyRow, StudyRow.id == TrialRow.study_id)
+        .group_by(StudyRow.device_id)
+        .order_by(StudyRow.device_id)
+    )
+    return [
+        (stage.value, device_id, float(seconds or 0.0))
+        for device_id, *sums in session.execute(query)
+        for stage, seconds in zip(stages, sums, strict=True)
+    ]
+
+
+def jobs_by_state(session: Session) -> list[tuple[str, str, int]]:
+    """Return state, device and how many jobs are in it."""
+    query = (
+        select(JobRow.state, JobRow.device_id, func.count())
+        .group_by(JobRow.state, JobRow.device_id)
+        .order_by(JobRow.device_id, JobRow.state)
+    )
+    return [(state, device_id, count) for state, device_id, count in session.execute(query)]
