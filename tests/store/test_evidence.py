@@ -75,9 +75,11 @@ def merge_into(target: Path, source: Path) -> MergeReport:
 
 
 def dump(path: Path) -> list[str]:
-    """All rows of a database, ids and checksums included."""
+    """All rows that a merge brings along, ids and checksums included."""
+    own = tuple(f'INSERT INTO "tuner_{name}"' for name in ("device", "job", "lease"))
     with closing(sqlite3.connect(path)) as connection:
-        return sorted(line for line in connection.iterdump() if line.startswith("INSERT"))
+        lines = [line for line in connection.iterdump() if line.startswith("INSERT")]
+    return sorted(line for line in lines if not line.startswith(own))
 
 
 def content(path: Path) -> list[str]:
