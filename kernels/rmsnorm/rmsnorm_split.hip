@@ -112,6 +112,7 @@ rmsnorm_split(const float* __restrict__ x,
     if (thread == 0) {
         __threadfence();
         if (atomicAdd(words + PARTS, 1ull) == PARTS - 1) {
+            __threadfence();  // the others' sums are written before they are taken back
             for (int i = 0; i <= PARTS; ++i) {
                 atomicExch(words + i, 0ull);
             }
