@@ -298,6 +298,7 @@ def main() -> None:
     parser.add_argument("--shape", type=parse_shape, action="append")
     parser.add_argument("--implementation", action="append", help="default: all")
     parser.add_argument("--spread", type=int, default=2, help="configs beside the default")
+    parser.add_argument("--note", action="append", default=[], help="line to add to the page")
     parser.add_argument("--render", type=Path, help="Markdown file to write at the end")
     options = parser.parse_args()
     operator = load_operator(options.operator)
@@ -314,7 +315,8 @@ def main() -> None:
             "python benchmarks/emulated_rdna.py --emulator DIR "
             f"--operator kernels/{operator.name} --records FILE --render {options.render}"
         )
-        options.render.write_text(render(operator, list(read_records(options.records)), command))
+        records = list(read_records(options.records))
+        options.render.write_text(render(operator, records, command, options.note))
 
 
 if __name__ == "__main__":

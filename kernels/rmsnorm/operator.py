@@ -241,5 +241,13 @@ OPERATOR = Operator(
     bytes_moved=lambda dims, item: (2 * dims["rows"] * dims["cols"] + dims["cols"]) * item,
     # Square, add, scale, weigh.
     operations=lambda dims: 4 * dims["rows"] * dims["cols"],
-    implementations=(HIP_SERIAL, HIP_BLOCK, HIP_VECTOR, HIP_SPLIT, TRITON_ROW, TRITON_ROWS, TRITON_LOOP),
+    implementations=(
+        HIP_SERIAL,
+        HIP_BLOCK,
+        HIP_VECTOR,
+        HIP_SPLIT,
+        TRITON_ROW,
+        TRITON_ROWS,
+        TRITON_LOOP,
+    ),
 )

@@ -18,7 +18,8 @@ FLOAT_BYTES = 4
 OWN_LDS_BYTES = 512  # 2 * 32 floats for the sums of waves, 16 * 2 for those of parts
 SPLIT_FROM_COLS = 16_384
 MOST_PARTS = 32
-MOST_LOOKS = 4096  # about 3 ms on a GPU, which a block that runs at all does not need
+# A bound, not a tuned value: a block whose sum is not there by then may not be running at all.
+MOST_LOOKS = 4096
 
 
 def vector_steps(config: Config, dims: Dims) -> int:
@@ -132,8 +133,13 @@ def split_shared(config: Config, dims: Dims) -> int:
     return split_steps(config, dims) - split_kept(config, dims) if config["LDS"] else 0
 
 
-def split_parameters(_dims: Dims) -> Grid:
-    """Blocks a row, threads a block, width of a load, where a part is held."""
+def split_parameters(dims: Dims) -> Grid:
+    """Blocks a row, threads a block, width of a load, where a part is held.
+
+    A row too short to be shared has one config, whose refusal says so.
+    """
+    if dims["cols"] < SPLIT_FROM_COLS:
+        return {name: (value,) for name, value in split_default(dims).items()}
     return {
         "PARTS": (2, 4, 8, 16, 32),
         "BLOCK": (128, 256, 512, 1024),
@@ -144,7 +150,7 @@ def split_parameters(_dims: Dims) -> Grid:
     }
 
 
-def split_default(dims: Dims, _facts: DeviceFacts) -> Config:
+def split_default(dims: Dims, _facts: DeviceFacts | None = None) -> Config:
     """About 16384 columns a block of 512 threads, 32 floats each."""
     cols = dims["cols"]
     parts = min(MOST_PARTS, max(2, next_power_of_two(-(-cols // 16384))))
