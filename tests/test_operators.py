@@ -372,3 +372,37 @@ def test_unreadable_sources_are_refused(tmp_path: Path, main: str, message: str)
     folder.mkdir()
     with pytest.raises(UsageError, match=message):
         hip_hash(folder, main)
+
+
+PACKAGE = """
+from tuner.operator import *
+from .part import VALUE
+from .parts.inner import DEEP
+OPERATOR = Operator(
+    name="same", dims=("n",), arrays=(Array("x", lambda dims: (dims["n"], 3), role="scratch"),),
+    tolerances={"float32": Tolerance(VALUE, DEEP)}, cases=(), reference="f",
+    bytes_moved=lambda dims, item: 0, operations=lambda dims: 0, implementations=(),
+)
+"""
+
+
+def test_an_operator_of_several_files_sees_only_its_own(tmp_path: Path) -> None:
+    for value in (1, 2):
+        folder = tmp_path / str(value) / "same"
+        (folder / "parts").mkdir(parents=True)
+        (folder / "operator.py").write_text(PACKAGE)
+        (folder / "part.py").write_text(f"VALUE = {value}.0")
+        (folder / "parts" / "inner.py").write_text("from ..part import VALUE\nDEEP = VALUE * 10\n")
+
+    for value in (1, 2, 1):
+        operator = load_operator(tmp_path / str(value) / "same")
+        assert operator.tolerances["float32"].absolute == value
+        assert operator.tolerances["float32"].relative == 10 * value
+    assert operator.arrays[0].spec({"n": 5}, "float32").shape == (5, 3)
+
+
+def test_a_part_that_is_missing_is_a_one_line_error(tmp_path: Path) -> None:
+    (tmp_path / "same").mkdir()
+    (tmp_path / "same" / "operator.py").write_text(PACKAGE)
+    with pytest.raises(UsageError, match="fails when loaded: ModuleNotFoundError"):
+        load_operator(tmp_path / "same")

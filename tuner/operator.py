@@ -75,8 +75,10 @@ class Array:
 
     def spec(self, dims: Dims, dtype: str) -> ArraySpec:
         """Return the array of a workload with these dimensions and this dtype."""
-        by_name = isinstance(self.shape, tuple)
-        shape = tuple(dims[name] for name in self.shape) if by_name else self.shape(dims)
+        if isinstance(self.shape, tuple):
+            shape = tuple(dims[name] for name in self.shape)
+        else:
+            shape = self.shape(dims)
         return ArraySpec(self.name, shape, self.dtype or dtype, self.role)
 
 
