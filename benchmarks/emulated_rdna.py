@@ -109,17 +109,27 @@ def facts(architecture: str) -> DeviceFacts:
     )
 
 
-def three_configs(
-    implementation: Implementation, dims: dict[str, int], device: DeviceFacts
+def some_configs(
+    implementation: Implementation, dims: dict[str, int], device: DeviceFacts, spread: int
 ) -> list[dict[str, Scalar]]:
-    """Return the default config, then the first and last of the space that differ from it."""
-    default = dict(implementation.default(dims, device))
-    others = []
-    for config in grid_configs(implementation.parameters(dims)):
+    """Return the default config, then ``spread`` others, from the space's first to its last.
+
+    Nothing where the default is refused: the implementation is not for such a shape.
+    """
+
+    def allowed(config: dict[str, Scalar]) -> bool:
         found = first_violation(config, dims, device, implementation.constraints)
-        if config != default and (found is None or found.constraint in POINTLESS):
-            others.append(config)
-    return [default, *others[:1], *others[1:][-1:]]
+        return found is None or found.constraint in POINTLESS
+
+    default = dict(implementation.default(dims, device))
+    if not allowed(default):
+        return []
+    space = (dict(each) for each in grid_configs(implementation.parameters(dims)))
+    others = [config for config in space if config != default and allowed(config)]
+    if len(others) <= spread:
+        return [default, *others]
+    step = (len(others) - 1) / max(1, spread - 1)
+    return [default, *(others[round(step * position)] for position in range(spread))]
 
 
 def run_shape(shape: tuple[int, ...], *, is_default: bool) -> tuple[int, ...]:
@@ -175,19 +185,24 @@ class Attempt:
 class Runner:
     """Runs configs and remembers what is done."""
 
-    def __init__(self, emulator: Any, operator: Operator, records: Path) -> None:
+    def __init__(
+        self, emulator: Any, operator: Operator, records: Path, names: list[str], spread: int
+    ) -> None:
         self._emulator = emulator
+        self._spread = spread
+        self._implementations = [operator.implementation(name) for name in names]
         self._operator = operator
         self._path = records
         self._languages: dict[str, Language] = {"hip": HipLanguage(), "triton": TritonLanguage()}
         self._done = {each.key for each in read_records(records)}
 
     def run_all(self, architecture: str, shape: tuple[int, ...]) -> None:
-        """Run three configs of each implementation on a shape."""
+        """Run the default and some other configs of each implementation on a shape."""
         device = facts(architecture)
         dims = self._operator.dimensions(self._operator.workload(shape))
-        for implementation in self._operator.implementations:
-            for position, config in enumerate(three_configs(implementation, dims, device)):
+        for implementation in self._implementations:
+            configs = some_configs(implementation, dims, device, self._spread)
+            for position, config in enumerate(configs):
                 key = (
                     architecture, shape_text(shape), implementation.name, config_text(config)
                 )  # fmt: skip
@@ -242,13 +257,17 @@ class Runner:
         [expected] = reference(*doubles, **problem.scalars)
         [spec] = [spec for spec in problem.arrays if spec.role == "output"]
         attempt = Attempt()
+        scratch = [spec for spec in problem.arrays if spec.role == "scratch"]
         for schedule in SCHEDULES:
             arrays[spec.name] = np.full(spec.shape, np.nan, spec.dtype)
+            arrays.update({each.name: np.zeros(each.shape, each.dtype) for each in scratch})
             try:
                 result = emulate(
                     self._emulator, code, kernel, architecture, arrays, schedule, race=race
                 )
                 attempt.errors.append(check(problem, arrays[spec.name], expected))
+                if any(arrays[each.name].any() for each in scratch):
+                    raise ValueError("the kernel left its scratch not zero")
             except Exception as error:  # the emulator reports faults by raising
                 attempt.fault = f"{type(error).__name__}: {error}"
                 return attempt
@@ -277,12 +296,17 @@ def main() -> None:
     parser.add_argument("--records", type=Path, required=True, help="JSON lines, added to")
     parser.add_argument("--arch", choices=ARCHITECTURES, action="append")
     parser.add_argument("--shape", type=parse_shape, action="append")
+    parser.add_argument("--implementation", action="append", help="default: all")
+    parser.add_argument("--spread", type=int, default=2, help="configs beside the default")
+    parser.add_argument("--note", action="append", default=[], help="line to add to the page")
     parser.add_argument("--render", type=Path, help="Markdown file to write at the end")
     options = parser.parse_args()
     operator = load_operator(options.operator)
     if options.emulator:
         sys.path.insert(0, str(options.emulator))
-        runner = Runner(importlib.import_module("rdna"), operator, options.records)
+        names = options.implementation or [each.name for each in operator.implementations]
+        emulator = importlib.import_module("rdna")
+        runner = Runner(emulator, operator, options.records, names, options.spread)
         for shape in options.shape or [parse_shape(text) for text in SHAPES]:
             for architecture in options.arch or ARCHITECTURES:
                 runner.run_all(architecture, shape)
@@ -291,7 +315,8 @@ def main() -> None:
             "python benchmarks/emulated_rdna.py --emulator DIR "
             f"--operator kernels/{operator.name} --records FILE --render {options.render}"
         )
-        options.render.write_text(render(operator, list(read_records(options.records)), command))
+        records = list(read_records(options.records))
+        options.render.write_text(render(operator, records, command, options.note))
 
 
 if __name__ == "__main__":

@@ -73,11 +73,12 @@ times, caches, occupancy, missing waits for memory, and the approximations of re
 - Input: case `{case}`, seed {seed}. The output is filled with NaN before each run, and all of it
   is compared with the float64 reference: absolute {absolute:g}, relative {relative:g}.
 - Schedules: {schedules} order of a workgroup's waves between barriers (random seed {order_seed}).
-- Configs: the default (first of each group), then the first and the last of the space. The
+- Configs: the default (first of each group), then some from the space's first to its last. The
   constraint {pointless} is set aside: it tells that a config is pointless, not that it is wrong.
+- An implementation is run where its default is allowed. Scratch is 0 before and after each run.
 - Where "run" has fewer rows than "shape", the other rows were not run.
 - Result: {good} of {total} configs passed all schedules, {clean} of them with all checks on.
-{races}
+{races}{notes}
 Max abs error is the largest of all schedules. Wave instructions are those of one run. VGPRs are
 the compiler's figure. LDS is that of a workgroup, static and dynamic. "binary" is the start of
 the code object's SHA-256.
@@ -98,7 +99,7 @@ HEADER = """
 """  # noqa: E501 - one line of the table
 
 
-def render(operator: Operator, records: list[Record], command: str) -> str:
+def render(operator: Operator, records: list[Record], command: str, notes: list[str]) -> str:
     """Return the Markdown page."""
     names = [each.name for each in operator.implementations]
     records = sorted(
@@ -125,6 +126,7 @@ def render(operator: Operator, records: list[Record], command: str) -> str:
         good=len(good),
         total=len(records),
         clean=sum(not each.race for each in good),
+        notes="".join(f"- {each}\n" for each in notes),
         races=RACES if any(each.race for each in records) else "",
     )
     for architecture in ARCHITECTURES:

@@ -27,6 +27,13 @@ EVERY = [
     for implementation in load_operator(KERNELS / operator).implementations
 ]
 EDGE_SHAPES = [(1, 1), (3, 13), (33, 257), (1, 4096), (1024, 4096), (65536, 64)]
+LONG_SHAPES = [(1, 16384), (3, 20001), (2, 65536), (1, 262144), (1, 1_048_576)]
+# Parameters that only say how much of a row is kept, or how many rows a block takes: the kernel
+# is compiled for what follows from them.
+DERIVED = {
+    "hip-vector": ({"FLOATS", "LDS", "TURNS"}, {"COLS", "KEPT", "SHARED"}),
+    "hip-split": ({"FLOATS", "LDS"}, {"COLS", "KEPT", "SHARED", "LOOKS"}),
+}
 
 
 def facts(wave_size: int = 32, max_grid_x: int = 2**31 - 1) -> DeviceFacts:
@@ -55,13 +62,15 @@ def rmsnorm() -> Operator:
 def test_defaults_are_in_the_space_and_legal(operator_name: str, name: str, wave_size: int) -> None:
     operator = load_operator(KERNELS / operator_name)
     implementation = operator.implementation(name)
-    for shape in EDGE_SHAPES:
+    for shape in [*EDGE_SHAPES, *(LONG_SHAPES if implementation.language == "hip" else ())]:
         dims = dict(zip(operator.dims, shape, strict=True))
         default = implementation.default(dims, facts(wave_size))
         assert default in list(grid_configs(implementation.parameters(dims)))
         found = violation(operator, name, default, shape, facts(wave_size))
         if name == "triton-loop" and next_power_of_two(dims["cols"]) <= 512:
             assert found.startswith("loop_needed: ")  # its smallest block holds such a row
+        elif name == "hip-split" and dims["cols"] < 16384:
+            assert found.startswith("long_row: ")  # a block holds such a row
         else:
             assert not found
 
@@ -73,9 +82,16 @@ def test_entries_exist_and_constants_reach_the_kernel(operator_name: str, name: 
     workload = operator.workload((33, 257))
     config = implementation.default(operator.dimensions(workload), facts())
     kernel = operator.kernel(implementation, operator.source(implementation), config, workload)
-    assert {**kernel.constants, **kernel.options} == dict(config)
-    assert kernel.entry in kernel.files[kernel.main]
-    assert {each.dtype for each in kernel.arguments if each.type == "buffer"} == {"float32"}
+    consumed, derived = DERIVED.get(name, (set(), set()))
+    reached = {**kernel.constants, **kernel.options}
+    assert derived <= reached.keys()
+    assert {key: value for key, value in reached.items() if key not in derived} == {
+        key: value for key, value in config.items() if key not in consumed
+    }
+    assert any(kernel.entry in text for text in kernel.files.values())
+    dtypes = {each.name: each.dtype for each in kernel.arguments if each.type == "buffer"}
+    assert dtypes.pop("exchange", "uint64") == "uint64"
+    assert set(dtypes.values()) == {"float32"}
 
 
 @given(rows=st.integers(1, 5000), cols=st.integers(1, 70_000))
@@ -83,12 +99,16 @@ def test_entries_exist_and_constants_reach_the_kernel(operator_name: str, name: 
 def test_every_allowed_grid_covers_every_row(rows: int, cols: int) -> None:
     operator = load_operator(KERNELS / "rmsnorm")
     dims = {"rows": rows, "cols": cols}
-    per_program: dict[str, Callable[[Config], int]] = {
+    per_program: dict[str, Callable[[Config], float]] = {
         "hip-serial": lambda config: int(config["BLOCK"]),
+        "hip-vector": lambda config: (
+            int(config["BLOCK"]) // int(config["LANES"]) * int(config["TURNS"])
+        ),
+        "hip-split": lambda config: 1 / int(config["PARTS"]),
         "triton-rows": lambda config: int(config["ROWS"]),
     }
     for implementation in operator.implementations:
-        for config in grid_configs(implementation.parameters(dims)):
+        for config in every_so_many(list(grid_configs(implementation.parameters(dims)))):
             if violation(operator, implementation.name, config, (rows, cols), facts()):
                 continue
             programs = implementation.geometry(config, dims).grid[0]
@@ -96,6 +116,11 @@ def test_every_allowed_grid_covers_every_row(rows: int, cols: int) -> None:
             assert (programs - 1) * rows_each < rows <= programs * rows_each
             if "BLOCK_SIZE" in config and implementation.name != "triton-loop":
                 assert cols <= int(config["BLOCK_SIZE"]) < 2 * cols or cols == 1
+
+
+def every_so_many(configs: list[Config]) -> list[Config]:
+    """Return at most 100 configs from all over a space; a step prime to its parameters' sizes."""
+    return configs[:: max(1, len(configs) // 100) | 1]
 
 
 def test_32_warps_are_legal_at_wave_32_and_refused_at_wave_64(rmsnorm: Operator) -> None:
@@ -347,3 +372,37 @@ def test_unreadable_sources_are_refused(tmp_path: Path, main: str, message: str)
     folder.mkdir()
     with pytest.raises(UsageError, match=message):
         hip_hash(folder, main)
+
+
+PACKAGE = """
+from tuner.operator import *
+from .part import VALUE
+from .parts.inner import DEEP
+OPERATOR = Operator(
+    name="same", dims=("n",), arrays=(Array("x", lambda dims: (dims["n"], 3), role="scratch"),),
+    tolerances={"float32": Tolerance(VALUE, DEEP)}, cases=(), reference="f",
+    bytes_moved=lambda dims, item: 0, operations=lambda dims: 0, implementations=(),
+)
+"""
+
+
+def test_an_operator_of_several_files_sees_only_its_own(tmp_path: Path) -> None:
+    for value in (1, 2):
+        folder = tmp_path / str(value) / "same"
+        (folder / "parts").mkdir(parents=True)
+        (folder / "operator.py").write_text(PACKAGE)
+        (folder / "part.py").write_text(f"VALUE = {value}.0")
+        (folder / "parts" / "inner.py").write_text("from ..part import VALUE\nDEEP = VALUE * 10\n")
+
+    for value in (1, 2, 1):
+        operator = load_operator(tmp_path / str(value) / "same")
+        assert operator.tolerances["float32"].absolute == value
+        assert operator.tolerances["float32"].relative == 10 * value
+    assert operator.arrays[0].spec({"n": 5}, "float32").shape == (5, 3)
+
+
+def test_a_part_that_is_missing_is_a_one_line_error(tmp_path: Path) -> None:
+    (tmp_path / "same").mkdir()
+    (tmp_path / "same" / "operator.py").write_text(PACKAGE)
+    with pytest.raises(UsageError, match="fails when loaded: ModuleNotFoundError"):
+        load_operator(tmp_path / "same")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
 from tuner.domain import constraints
 from tuner.domain.device import DeviceFacts
@@ -58,11 +59,27 @@ _ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array argument: its shape by dimension names, and whether the kernel writes it."""
+    """An array argument.
+
+    Attributes:
+        name: As the implementations' ``arguments`` call it.
+        shape: Names of dimensions; a function of the dimensions gives the sizes of a scratch.
+        role: ``input``, ``output`` or ``scratch``; see ``ArraySpec``.
+        dtype: NumPy name; "" for the workload's.
+    """
 
     name: str
-    shape: tuple[str, ...]
-    role: str = "input"
+    shape: tuple[str, ...] | Callable[[Dims], tuple[int, ...]]
+    role: Literal["input", "output", "scratch"] = "input"
+    dtype: str = ""
+
+    def spec(self, dims: Dims, dtype: str) -> ArraySpec:
+        """Return the array of a workload with these dimensions and this dtype."""
+        if isinstance(self.shape, tuple):
+            shape = tuple(dims[name] for name in self.shape)
+        else:
+            shape = self.shape(dims)
+        return ArraySpec(self.name, shape, self.dtype or dtype, self.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,15 +257,7 @@ class Operator:
         """Return what a worker needs to make inputs and check outputs, as plain values."""
         dims = self.dimensions(workload)
         return Problem(
-            arrays=tuple(
-                ArraySpec(
-                    each.name,
-                    tuple(dims[name] for name in each.shape),
-                    workload.dtype,
-                    "output" if each.role == "output" else "input",
-                )
-                for each in self.arrays
-            ),
+            arrays=tuple(each.spec(dims, workload.dtype) for each in self.arrays),
             cases=self.cases,
             scalars=dict(workload.scalars),
             tolerance=self.tolerances[workload.dtype],
@@ -263,7 +272,8 @@ class Operator:
         scalars = dict(workload.scalars)
         if name in scalars:
             return KernelArgument(name, "float32", scalars[name])
-        return KernelArgument(name, "buffer", dtype=workload.dtype)
+        array = next(each for each in self.arrays if each.name == name)
+        return KernelArgument(name, "buffer", dtype=array.dtype or workload.dtype)
 
 
 def load_operator(directory: Path) -> Operator:
@@ -288,7 +298,13 @@ def load_operator(directory: Path) -> Operator:
 
 def _load_module(path: Path) -> ModuleType:
     name = f"tuner_operator_{path.parent.name}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    # A folder of the same name elsewhere may have been loaded before, with files of its own.
+    for stale in [each for each in sys.modules if each.startswith(f"{name}.")]:
+        del sys.modules[stale]
+    # As a package, so that a large operator can be more than one file.
+    spec = importlib.util.spec_from_file_location(
+        name, path, submodule_search_locations=[str(path.parent)]
+    )
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} can't be loaded as a Python module")
     module = importlib.util.module_from_spec(spec)

@@ -17,6 +17,10 @@ from tuner.operator import LaunchGeometry
 from tuner.operator import Operator
 from tuner.operator import Tolerance
 
+from .wide_loads import exchange_shape
+from .wide_loads import HIP_SPLIT
+from .wide_loads import HIP_VECTOR
+
 HIP_BLOCKS = (32, 64, 128, 256, 512, 1024)
 FLOAT_BYTES = 4
 # More elements than this in one program and a single row already keeps it busy: at 8 warps of
@@ -218,6 +222,7 @@ OPERATOR = Operator(
         Array("x", ("rows", "cols")),
         Array("w", ("cols",)),
         Array("y", ("rows", "cols"), role="output"),
+        Array("exchange", exchange_shape, role="scratch", dtype="uint64"),
     ),
     scalars={"epsilon": 1e-5},
     tolerances={"float32": Tolerance(absolute=2e-5, relative=2e-5)},
@@ -236,5 +241,13 @@ OPERATOR = Operator(
     bytes_moved=lambda dims, item: (2 * dims["rows"] * dims["cols"] + dims["cols"]) * item,
     # Square, add, scale, weigh.
     operations=lambda dims: 4 * dims["rows"] * dims["cols"],
-    implementations=(HIP_SERIAL, HIP_BLOCK, TRITON_ROW, TRITON_ROWS, TRITON_LOOP),
+    implementations=(
+        HIP_SERIAL,
+        HIP_BLOCK,
+        HIP_VECTOR,
+        HIP_SPLIT,
+        TRITON_ROW,
+        TRITON_ROWS,
+        TRITON_LOOP,
+    ),
 )

@@ -344,20 +344,21 @@ class TestRealRocm:
     def test_every_shipped_hip_kernel_compiles(self, run: Any) -> None:
         told = run(
             "from tuner.bench.devices.amd import compile_hip_for\n"
-            "from tuner.bench.devices.base import HipSource\n"
+            "from tuner.bench.languages.hip import hip_source\n"
             "from tuner.operator import load_operator\n"
             "from tuner.resources import operator_dirs\n"
             "for path in operator_dirs().values():\n"
             "    operator = load_operator(path)\n"
             "    for each in operator.implementations:\n"
             "        if each.language == 'hip':\n"
-            "            source = operator.source(each)\n"
-            "            hip = HipSource(source.files, source.main, source.entry, {'BLOCK': 256})\n"
-            "            code = compile_hip_for(hip, 'gfx1030')\n"
+            "            source, workload = operator.source(each), operator.workload((3, 16384))\n"
+            "            config = each.default(operator.dimensions(workload), None)\n"
+            "            kernel = operator.kernel(each, source, config, workload)\n"
+            "            code = compile_hip_for(hip_source(kernel), 'gfx1030')\n"
             "            assert source.entry.encode() in code.content\n"
             "            print(operator.name, each.name, code.content[:4])\n"
         )
-        assert told.count(r"b'\x7fELF'") == 3
+        assert told.count(r"b'\x7fELF'") == 5
         assert "hip-serial" in told
 
     def test_an_architecture_that_hiprtc_does_not_know_is_refused(self, run: Any) -> None:

@@ -207,7 +207,7 @@ def test_interpreter_agrees_with_the_reference(
 def test_a_fault_in_an_interpreted_kernel_is_a_launch_error(tmp_path: Path) -> None:
     folder = tmp_path / "rmsnorm"
     folder.mkdir()
-    for name in ("operator.py", "reference.py", "rmsnorm_triton.py"):
+    for name in ("operator.py", "wide_loads.py", "reference.py", "rmsnorm_triton.py"):
         (folder / name).write_text((RMSNORM / name).read_text())
     kernel = folder / "rmsnorm_triton.py"
     kernel.write_text(kernel.read_text().replace("tl.rsqrt(", "tl.no_such_function("))

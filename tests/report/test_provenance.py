@@ -64,6 +64,25 @@ def test_a_folder_holds_everything_with_its_hash(laboratory: Laboratory, folder:
     assert study["protocol"]["launches_per_sample"] == 7
 
 
+def test_a_folder_of_an_operator_of_several_files_runs(laboratory: Laboratory) -> None:
+    operator = laboratory.folder / "operators" / "planted"
+    declaration = (operator / "operator.py").read_text()
+    (operator / "parts").mkdir()
+    (operator / "parts" / "faults.py").write_text(declaration)
+    (operator / "operator.py").write_text("from .parts.faults import OPERATOR\n")
+    trial = laboratory.only_trial(laboratory.run(launches="7"))
+    target = laboratory.folder / "export"
+    api.export_trial(trial, target, laboratory.settings)
+    elsewhere = laboratory.settings.model_copy(
+        update={"db": str(laboratory.folder / "other.db"), "operators": ()}
+    )
+
+    report = api.reproduce(str(target), settings=elsewhere)
+
+    assert report.judgement.verdict == "same"
+    assert (target / "operators" / "planted" / "parts" / "faults.py").read_text() == declaration
+
+
 def test_a_folder_reads_back_as_the_trial(laboratory: Laboratory, folder: Path) -> None:
     detail = api.show_trial(1, laboratory.settings)
 

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
+from typing import Literal
 
 import psutil
 import pytest
@@ -85,6 +86,7 @@ FAULTS = [
     ("abort", {Outcome.CRASH}, Stage.VALIDATE, ""),
     ("segfault", {Outcome.CRASH}, Stage.VALIDATE, ""),
     ("out-of-bounds", {Outcome.CRASH}, Stage.VALIDATE, ""),
+    ("leaves-count", {Outcome.WRONG_RESULT}, Stage.VALIDATE, "left its scratch count not zero"),
     ("broken-source", {Outcome.COMPILE_ERROR}, Stage.BUILD, ""),
 ]
 
@@ -122,6 +124,19 @@ def test_a_good_kernel_gives_samples_and_checks(worker: DeviceWorker, planted: O
     ]
     assert report.build is not None
     assert report.build.binary_hash
+
+
+@pytest.mark.parametrize("cache", ["hot", "cold"])
+def test_scratch_is_zero_at_each_check_and_in_each_buffer_set(
+    worker: DeviceWorker, planted: Operator, cache: Literal["hot", "cold"]
+) -> None:
+    sampling = dataclasses.replace(SAMPLING, cache=cache, launches_per_sample=4)
+
+    # After a kernel that left it dirty, on the same buffers.
+    for fault, outcome in (("leaves-count", Outcome.WRONG_RESULT), ("counts", Outcome.OK)):
+        given = dataclasses.replace(job(planted, fault), sampling=sampling)
+        report = worker.run_trial(given, LIMITS)
+        assert report.outcome is outcome, report.failure
 
 
 def test_printing_a_forged_answer_changes_nothing(worker: DeviceWorker, planted: Operator) -> None:

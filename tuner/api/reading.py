@@ -185,10 +185,15 @@ def export_trial(trial_id: int, target: Path, settings: Settings) -> list[str]:
 
 
 def _operator_files(operator: Operator) -> dict[str, str]:
-    """Return the text of an operator's files: its own two, and all sources that can be read."""
+    """Return the text of an operator's files: all its Python, and all sources that can be read.
+
+    All, because what ``operator.py`` imports is not known without running it.
+    """
     files = {}
-    for name in ("operator.py", "reference.py"):
-        path = operator.directory / name
+    for path in sorted(operator.directory.rglob("*.py")):
+        name = path.relative_to(operator.directory).as_posix()
+        if any(part.startswith((".", "__pycache__")) for part in name.split("/")[:-1]):
+            continue
         try:
             files[name] = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

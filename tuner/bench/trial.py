@@ -215,6 +215,9 @@ class Bench:
         def fill(buffers: dict[str, Buffer]) -> None:
             for name, array in case.inputs.items():
                 self._device.write(buffers[name], array)
+            for spec in job.problem.arrays:
+                if spec.role == "scratch":
+                    self._device.fill(buffers[spec.name], 0)
 
         run.sampler = Sampler(
             self._device,

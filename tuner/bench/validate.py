@@ -80,10 +80,10 @@ class Checker:
         self._cases: dict[tuple[str, int], CheckCase] = {}
         # Read into again and again: new memory would cost more than the copy.
         self._host = {spec.name: np.empty(spec.shape, spec.dtype) for spec in problem.arrays}
-        self._outputs = {
+        self._written = {
             spec.name: device.allocate(array_bytes(spec))
             for spec in problem.arrays
-            if spec.role == "output"
+            if spec.role != "input"
         }
 
     def case(self, case: InputCase, seed: int) -> CheckCase:
@@ -94,8 +94,8 @@ class Checker:
         return self._cases[key]
 
     def buffers(self, case: CheckCase) -> dict[str, Buffer]:
-        """Return a case's input buffers with the output buffers, as a launch needs them."""
-        return {**case.buffers, **self._outputs}
+        """Return a case's input buffers with those for output and scratch, for a launch."""
+        return {**case.buffers, **self._written}
 
     def check(
         self, executable: Bindable, case: CheckCase, phase: Literal["before", "after"]
@@ -106,17 +106,20 @@ class Checker:
             DeviceFault: The kernel broke the device context.
             LaunchFailed: The device refused the launch.
         """
-        for buffer in self._outputs.values():
-            self._device.fill(buffer, NAN_BYTE)
+        for spec in self._problem.arrays:
+            if spec.role != "input":
+                byte = NAN_BYTE if spec.role == "output" else 0
+                self._device.fill(self._written[spec.name], byte)
         self._device.launch(executable.bind(self.buffers(case)))
         changed = self.changed_input(case)
         comparison = Comparison()
         for spec in self._problem.arrays:
             if spec.role == "output":
                 actual = self._host[spec.name]
-                self._device.read(self._outputs[spec.name], actual)
+                self._device.read(self._written[spec.name], actual)
                 comparison.add(spec.name, actual, case.expected[spec.name], self._problem.tolerance)
         message = f"the kernel changed its input {changed}" if changed else comparison.message
+        message = message or self._scratch_problem()
         return ValidationReport(
             phase=phase,
             case=case.case.name,
@@ -134,10 +137,10 @@ class Checker:
         for case in self._cases.values():
             for buffer in case.buffers.values():
                 self._device.free(buffer)
-        for buffer in self._outputs.values():
+        for buffer in self._written.values():
             self._device.free(buffer)
         self._cases.clear()
-        self._outputs.clear()
+        self._written.clear()
 
     def _make_case(self, case: InputCase, seed: int) -> CheckCase:
         inputs = make_inputs(self._problem, case, seed)
@@ -153,6 +156,16 @@ class Checker:
         with np.errstate(all="ignore"):
             results = self._reference(**wide, **self._problem.scalars)
         return dict(zip(names, results, strict=True))
+
+    def _scratch_problem(self) -> str:
+        """Return which scratch array a kernel left other than it found it, or ""."""
+        for spec in self._problem.arrays:
+            if spec.role == "scratch":
+                now = self._host[spec.name]
+                self._device.read(self._written[spec.name], now)
+                if np.any(_bits(now)):
+                    return f"the kernel left its scratch {spec.name} not zero"
+        return ""
 
     def changed_input(self, case: CheckCase) -> str:
         """Return the name of an input that a kernel wrote to, or ""; put it right again."""

@@ -84,12 +84,21 @@ class InputCase:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """An array of the problem: name, shape, dtype and whether the kernel writes it."""
+    """An array of the problem.
+
+    Attributes:
+        name: As the kernel's arguments call it.
+        shape: Elements along each axis.
+        dtype: Of an element.
+        role: ``input``: filled by a case and never changed; ``output``: filled with NaN before
+            a check and compared with the reference; ``scratch``: all bytes 0 when the kernel
+            begins, which must leave it so.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    role: Literal["input", "output"]
+    role: Literal["input", "output", "scratch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +114,7 @@ class Problem:
     """What is computed and how it is checked.
 
     Attributes:
-        arrays: Inputs and outputs.
+        arrays: Inputs, outputs and scratch.
         cases: Inputs to check with; the first is also timed unless the protocol names another.
         scalars: Scalar arguments of the reference.
         tolerance: Of the comparison with the reference.

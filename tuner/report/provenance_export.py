@@ -206,6 +206,6 @@ Both run the code in `operators/`: read it first if you don't know where the fol
 | `samples.csv` | every sample, microseconds a launch |
 | `environment.json` | machine and toolchain; identity fields must match to compare times |
 | `study.toml` | a study with this one workload and config |
-| `operators/` | the kernel as it was measured; `operator.py` and `reference.py` as of the export |
+| `operators/` | the kernel as it was measured; the other Python files as of the export |
 | `manifest.json` | SHA-256 of each file; `tuner reproduce` refuses a folder with a changed one |
 """

@@ -29,6 +29,8 @@ FAULTS = (
     "cached-answer",
     "changes-input",
     "broken-source",
+    "counts",
+    "leaves-count",
 )
 
 
@@ -39,7 +41,7 @@ def implementation(fault: str) -> Implementation:
         language="hip",
         source="broken.hip" if fault == "broken-source" else "planted.hip",
         entry="planted_" + fault.replace("-", "_"),
-        arguments=("x", "y", "rows", "cols"),
+        arguments=("x", "y", *(("count",) if "count" in fault else ()), "rows", "cols"),
         parameters=lambda _dims: {"BLOCK": (32, 64)},
         default=lambda _dims, _facts: {"BLOCK": 64},
         geometry=lambda config, dims: LaunchGeometry((dims["rows"], 1, 1), int(config["BLOCK"])),
@@ -49,7 +51,11 @@ def implementation(fault: str) -> Implementation:
 OPERATOR = Operator(
     name="planted",
     dims=("rows", "cols"),
-    arrays=(Array("x", ("rows", "cols")), Array("y", ("rows", "cols"), role="output")),
+    arrays=(
+        Array("x", ("rows", "cols")),
+        Array("y", ("rows", "cols"), role="output"),
+        Array("count", lambda dims: (dims["rows"], 2), role="scratch", dtype="uint64"),
+    ),
     tolerances={"float32": Tolerance(absolute=1e-6, relative=1e-6)},
     cases=(
         InputCase("normal", {"x": Fill("normal")}),

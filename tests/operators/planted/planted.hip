@@ -72,3 +72,25 @@ KERNEL(planted_changes_input) {
         x[i] = 0.0f;
     }
 }
+
+// Both are right only where the scratch is 0 when they begin. Word 0 of a row counts its launches.
+#define COUNTER(name)                                                                         \
+    extern "C" __global__ void name(const float* x, float* y, unsigned long long* count,      \
+                                    long long rows, long long cols)
+
+COUNTER(planted_counts) {
+    unsigned long long* mine = count + 2 * blockIdx.x;
+    const float factor = mine[0] + mine[1] == 0 ? 2.0f : 3.0f;
+    FOR_COLUMNS(blockIdx.x) y[i] = factor * x[i];
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(mine, 1ull);
+    __syncthreads();
+    if (threadIdx.x == 0) atomicExch(mine, 0ull);
+}
+COUNTER(planted_leaves_count) {
+    unsigned long long* mine = count + 2 * blockIdx.x;
+    const float factor = mine[0] == 0 ? 2.0f : 3.0f;
+    FOR_COLUMNS(blockIdx.x) y[i] = factor * x[i];
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(mine, 1ull);
+}

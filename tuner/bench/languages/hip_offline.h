@@ -153,6 +153,28 @@ TUNER_DEVICE T atomicMax(T* address, V value) {
                                   __HIP_MEMORY_SCOPE_AGENT);
 }
 
+template <class T, class V>
+TUNER_DEVICE T atomicMin(T* address, V value) {
+    return __hip_atomic_fetch_min(address, static_cast<T>(value), __ATOMIC_RELAXED,
+                                  __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T, class V>
+TUNER_DEVICE T atomicExch(T* address, V value) {
+    return __hip_atomic_exchange(address, static_cast<T>(value), __ATOMIC_RELAXED,
+                                 __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T, class V, class W>
+TUNER_DEVICE T atomicCAS(T* address, V expected, W value) {
+    T found = static_cast<T>(expected);
+    __hip_atomic_compare_exchange_strong(address, &found, static_cast<T>(value), __ATOMIC_RELAXED,
+                                         __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    return found;
+}
+TUNER_DEVICE int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
+TUNER_DEVICE float __int_as_float(int x) { return __builtin_bit_cast(float, x); }
+TUNER_DEVICE unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
+TUNER_DEVICE float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
+
 // The hardware's reciprocal square root does not take denormals: scale them by an even power.
 TUNER_DEVICE float rsqrtf(float x) {
     const bool tiny = x < 0x1p-100f;

@@ -36,7 +36,10 @@ from tuner.errors import MissingDependency
 from tuner.errors import OutOfResources
 from tuner.errors import UsageError
 
-_POINTERS = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16", "float64": "*fp64"}
+_POINTERS = {
+    "float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16", "float64": "*fp64",
+    "int32": "*i32", "uint32": "*u32", "int64": "*i64", "uint64": "*u64",
+}  # fmt: skip
 _SCALARS = {"int32": "i32", "int64": "i64", "float32": "fp32"}
 _DIVISIBILITY = 16  # what Triton's own launcher specialises for
 # Null pointers that Triton's own launcher appends: its scratch memory and its profiler's.
