@@ -34,6 +34,8 @@ import time
 from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from datetime import UTC
 from typing import cast
 from urllib.parse import quote
 
@@ -293,11 +295,11 @@ def writing(database: str) -> Iterator[None]:
 
 
 def keep_writing(database: str) -> None:
-    """Change a study's row again and again, to the value that it has; say when it begins."""
+    """Change a study's row again and again; say when it begins."""
     with open_store(database, create=False, writable=True) as store:
         while True:
             with store.transaction() as connection:
-                update_row(connection, StudyRow, 1, {"state": "finished"})
+                update_row(connection, StudyRow, 1, {"owned_at": datetime.now(UTC)})
             print(".", flush=True)
             time.sleep(1.0 / COMMITS_PER_S)
 

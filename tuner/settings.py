@@ -23,6 +23,9 @@ from pydantic_settings import TomlConfigSettingsSource
 
 from tuner.errors import UsageError
 
+# Variables that open the service or the database.
+SECRETS = ("TUNER_TOKEN", "TUNER_DB", "PGPASSWORD")
+
 
 def _default_database() -> str:
     return f"sqlite:///{user_data_path('tuner', appauthor=False) / 'results.db'}"
@@ -103,7 +106,8 @@ def worker_environment(device_id: str, cache_dir: Path) -> dict[str, str]:
     environment = dict(os.environ)
     environment["TRITON_CACHE_DIR"] = str(cache_dir / "triton")
     environment.pop("TRITON_INTERPRET", None)
-    environment.pop("TUNER_TOKEN", None)  # kernels and operators have no use for it
+    for name in SECRETS:
+        environment.pop(name, None)  # kernels and operators have no use for them
     if device_id == "cpu":
         environment["TRITON_INTERPRET"] = "1"
     # One thread a worker: BLAS threads that spin beside a timed kernel disturb it.

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TextIO
 
 from tuner.domain.identity import Plain
+from tuner.domain.row_stream import RowStream
 
 # A spreadsheet runs a cell that starts with one of these as a formula (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -45,13 +46,24 @@ def _lines(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str]) -> Itera
     """
     texts = _Texts()
     yield [_line([texts[name] for name in columns])]
-    left = iter(rows)
-    while batch := list(islice(left, _BATCH_ROWS)):
-        cells = [_column([row.get(name) for row in batch], texts) for name in columns]
+    for batch in _batches(rows, columns):
+        cells = [_column(values, texts) for values in zip(*batch, strict=True)]
         yield [_line(line) for line in zip(*cells, strict=True)]
 
 
-def _column(values: list[Plain], texts: _Texts) -> list[str]:
+def _batches(
+    rows: Iterable[Mapping[str, Plain]], columns: Sequence[str]
+) -> Iterator[Sequence[Sequence[Plain]]]:
+    """Yield the values of some hundred rows at a time."""
+    if isinstance(rows, RowStream) and rows.columns == tuple(columns):
+        yield from rows.chunks
+        return
+    left = iter(rows)
+    while batch := list(islice(left, _BATCH_ROWS)):
+        yield [tuple(map(row.get, columns)) for row in batch]
+
+
+def _column(values: Sequence[Plain], texts: _Texts) -> list[str]:
     kinds = set(map(type, values))
     if kinds <= {str, type(None)}:
         return [texts[value] for value in values]

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
+from tuner.domain.row_stream import RowStream
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
 from tuner.store.models import ProcessRow
@@ -92,13 +93,13 @@ SAMPLE_COLUMNS = tuple(_SAMPLE)
 BEST_COLUMNS = TRIAL_COLUMNS
 
 
-def iter_trials(session: Session, *, study_id: int | None = None) -> Iterator[dict[str, Plain]]:
+def iter_trials(session: Session, *, study_id: int | None = None) -> RowStream:
     """Yield all trials, or a study's, in the order they were started."""
     query = _trials(_TRIAL, study_id).order_by(TrialRow.id)
     return _stream(session, query)
 
 
-def iter_samples(session: Session, *, study_id: int | None = None) -> Iterator[dict[str, Plain]]:
+def iter_samples(session: Session, *, study_id: int | None = None) -> RowStream:
     """Yield every raw sample with its trial, by process, in the order taken."""
     query = (
         _trials(_SAMPLE, study_id)
@@ -142,14 +143,12 @@ def _trials(columns: dict[str, Any], study_id: int | None) -> Select[*tuple[Any,
     return query if study_id is None else query.where(TrialRow.study_id == study_id)
 
 
-def _stream(session: Session, query: Select[*tuple[Any, ...]]) -> Iterator[dict[str, Plain]]:
-    """Yield the rows of a query as they are read, in chunks.
+def _stream(session: Session, query: Select[*tuple[Any, ...]]) -> RowStream:
+    """Return the rows of a query, read in chunks as they are asked for.
 
     Past the ORM, which would take longer for each row than to read it.
     """
-    names = [column.name for column in query.selected_columns]
+    names = tuple(column.name for column in query.selected_columns)
     options = {"yield_per": CHUNK_ROWS}
     result = session.connection().execute(query, execution_options=options)
-    for chunk in result.partitions():
-        for row in chunk:
-            yield dict(zip(names, row, strict=True))
+    return RowStream(names, result.partitions())
