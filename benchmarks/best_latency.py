@@ -43,6 +43,7 @@ import uvloop
 from fill_database import ELSEWHERE
 from fill_database import shapes
 from fill_database import TRIALS_PER_WORKLOAD
+from results_page import kind_of
 from results_page import machine
 from results_page import write_section
 from sqlalchemy import func
@@ -289,9 +290,13 @@ def writing(database: str) -> Iterator[None]:
     command = [sys.executable, __file__, "--db", database, "--keep-writing"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        process.stdout.readline()
-        yield
-        process.terminate()
+        try:
+            process.stdout.readline()  # returns at its end, too
+            yield
+            if process.poll() is not None:
+                raise RuntimeError(f"what was to write {database} ended with {process.returncode}")
+        finally:
+            process.terminate()
 
 
 def keep_writing(database: str) -> None:
@@ -344,7 +349,7 @@ def main() -> int:
     if options.keep_writing:
         keep_writing(options.db)
     where = machine()
-    kind = "PostgreSQL" if options.db.startswith("postgresql") else "SQLite"
+    kind = kind_of(options.db)
     found = measure(options.db, options.clients, options.rate, options.requests)
     command = f"python benchmarks/best_latency.py --db {kind.upper()}_URL"
     command += f" --clients {options.clients} --requests {options.requests} --rate {options.rate:g}"

@@ -17,11 +17,13 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
 
 from best_latency import cpu_seconds
 from best_latency import Service
+from results_page import kind_of
 from results_page import machine
 from results_page import write_section
 
@@ -91,7 +93,10 @@ def by_command(database: str, what: str) -> Figures:
         output = process.stdout
         assert output is not None
         chunks = iter(lambda: os.read(output.fileno(), CHUNK_BYTES), b"")
-        return take(what, "command", process.pid, chunks)
+        found = take(what, "command", process.pid, chunks)
+    if process.returncode:
+        raise RuntimeError(f"the export ended with {process.returncode}")
+    return found
 
 
 def over_http(database: str, what: str) -> Figures:
@@ -101,6 +106,8 @@ def over_http(database: str, what: str) -> Figures:
         connection = HTTPConnection(service.host, timeout=600)
         connection.request("GET", f"/api/v1/exports/{what}.csv")
         answer = connection.getresponse()
+        if answer.status != HTTPStatus.OK:
+            raise RuntimeError(f"the export was answered with {answer.status}")
         chunks = iter(lambda: answer.read1(CHUNK_BYTES), b"")
         return take(what, "HTTP", service.pid, chunks)
     finally:
@@ -115,7 +122,7 @@ def main() -> int:
     parser.add_argument("--render", help="Markdown file whose section is replaced")
     options = parser.parse_args()
     where = machine()
-    kind = "PostgreSQL" if options.db.startswith("postgresql") else "SQLite"
+    kind = kind_of(options.db)
     found = [by_command(options.db, options.what), over_http(options.db, options.what)]
     write_section(
         options.render,

@@ -4,8 +4,8 @@ For each shape our implementations are searched first (their default, random con
 neighbours of the best one). Then all contenders are timed in one process on the same tensors:
 each as one CUDA graph of several launches, one replay a round, in an order that rotates and turns
 round, between two events. "Cold" rotates tensors of three times the last-level cache in all;
-"hot" has one set. Before that, each contender's whole output is compared with a float64 reference
-on the device. Figures are medians over the rounds, in microseconds a launch.
+"hot" has one set. Before that, the whole output of each of ours for the first set is compared with
+a float64 reference on the device. Figures are medians over the rounds, in microseconds a launch.
 
     python benchmarks/kernels.py --cells large --output docs/results/h200-kernels-large
 

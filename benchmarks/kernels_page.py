@@ -87,8 +87,8 @@ def _page(rows: Sequence[Row], names: Sequence[str], facts: Mapping[str, str]) -
         f"    {facts['command']}",
         "",
         "Microseconds a launch, medians over rounds in which the contenders take turns, each as",
-        "one CUDA graph; how, is said at the head of benchmarks/kernels.py. Every output of ours",
-        "was compared with a float64 reference, whole.",
+        "one CUDA graph; how, is said at the head of benchmarks/kernels.py. Of each of ours",
+        "the output for the first set was compared with a float64 reference, whole.",
         "",
         f"Over the best peer of each cell: {gain:.2f} times as fast (geometric mean); smallest "
         f"{min(row.gain for row in rows):.2f}, largest {max(row.gain for row in rows):.2f}.",

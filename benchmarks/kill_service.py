@@ -10,21 +10,19 @@ was answered with 2xx must be in the database, and every study complete.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
-from datetime import datetime
-from datetime import UTC
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-sys.path.insert(0, str(TESTS / "service"))
+sys.path[:0] = [str(TESTS), str(TESTS / "service")]
 
 from kill_loop import Findings  # noqa: E402
 from kill_loop import KillLoop  # noqa: E402
+from results_page import kind_of  # noqa: E402
+from results_page import machine  # noqa: E402
 from working import Workplace  # noqa: E402
 
 SHAPES = ("6x40", "3x13", "1x1", "2x64")
@@ -47,23 +45,20 @@ def main() -> None:
         # With trials that last: else a kill would seldom come in the middle of one.
         place.register("main", "good", "wrong", "hang", shapes=SHAPES, timeout_s=1.5)
         place.register("side", "good")
-        begun = time.monotonic()
+        where, begun = machine(), time.monotonic()
         loop = KillLoop(settings, folder, "main", "side")
         found = loop.run(arguments.kills, arguments.seed)
-        report(found, arguments.kills, "PostgreSQL" if arguments.db else "SQLite")
+        report(found, arguments.kills, f"{kind_of(settings.db)}, {where}")
         print(f"wall time: {time.monotonic() - begun:.0f} s")
     if found.problems:
         sys.exit("\n".join(found.problems))
 
 
-def report(found: Findings, kills: int, database: str) -> None:
+def report(found: Findings, kills: int, where: str) -> None:
     """Print what was seen."""
     restarts_s = sorted(found.restarts_s[1:])  # the first start made the database
     ninetieth_s = restarts_s[int(0.9 * (len(restarts_s) - 1))]
-    print(
-        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}, {database}, load {os.getloadavg()[0]:.1f}"
-    )
+    print(where)
     rows = {
         "kills": kills,
         "requests cut off by a kill": found.cut_off,

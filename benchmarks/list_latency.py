@@ -15,6 +15,7 @@ from http.client import HTTPConnection
 from best_latency import count_trials
 from best_latency import Questioner
 from best_latency import Service
+from results_page import kind_of
 from results_page import machine
 from results_page import write_section
 
@@ -50,7 +51,7 @@ def main() -> int:
     parser.add_argument("--render", help="Markdown file whose section is replaced")
     options = parser.parse_args()
     where = machine()
-    kind = "PostgreSQL" if options.db.startswith("postgresql") else "SQLite"
+    kind = kind_of(options.db)
     trials = count_trials(options.db)
     service = Service(options.db)
     try:

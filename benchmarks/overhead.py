@@ -53,6 +53,11 @@ shapes = [{shapes}]
 [search]
 sampler = "{sampler}"
 trials = 30
+[space.hip-serial]
+[space.hip-block]
+[space.triton-row]
+[space.triton-rows]
+[space.triton-loop]
 """
 
 

@@ -15,9 +15,14 @@ def machine() -> str:
     """Say on what, and when, a benchmark runs; call it before, for the load of other programs."""
     cores = len(os.sched_getaffinity(0))
     return (
-        f"{cores}-core {platform.machine()}, no GPU, CPython {platform.python_version()}, "
+        f"{cores}-core {platform.machine()}, CPython {platform.python_version()}, "
         f"{datetime.now(UTC):%Y-%m-%d}; load average before the run {os.getloadavg()[0]:.1f}."
     )
+
+
+def kind_of(database: str) -> str:
+    """Name the database system behind a ``--db`` value."""
+    return "PostgreSQL" if database.startswith("postgresql") else "SQLite"
 
 
 def write_section(

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from places import OPERATORS
 
 from tuner.operator import load_operator
 from tuner.operator import Operator
 from tuner.settings import Settings
-
-TESTS = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="session")
@@ -47,4 +46,4 @@ def make_settings(tmp_path: Path, cache_dir: Path) -> Callable[..., Settings]:
 @pytest.fixture(scope="session")
 def planted() -> Operator:
     """Return the operator whose kernels fail on purpose."""
-    return load_operator(TESTS / "operators" / "planted")
+    return load_operator(OPERATORS / "planted")

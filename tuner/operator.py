@@ -33,6 +33,7 @@ from tuner.domain.job import Tolerance
 from tuner.domain.space import Constraint
 from tuner.domain.space import Dims
 from tuner.domain.space import Grid
+from tuner.domain.workload import shape_text
 from tuner.domain.workload import Workload
 from tuner.errors import UsageError
 from tuner.kernel_source import KernelSource
@@ -180,6 +181,18 @@ class Operator:
         """Return the workload's sizes by dimension name."""
         return dict(zip(self.dims, workload.shape, strict=True))
 
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """Check that a shape has the operator's dimensions.
+
+        Raises:
+            UsageError: It has more or fewer.
+        """
+        if len(shape) != len(self.dims):
+            raise UsageError(
+                f"shape {shape_text(shape)}: {self.name} takes {len(self.dims)} dimensions",
+                hint=f"write {'x'.join(self.dims)}",
+            )
+
     def workload(
         self,
         shape: Sequence[int],
@@ -192,11 +205,7 @@ class Operator:
             UsageError: Wrong number of dimensions, unknown dtype or unknown scalar.
         """
         given = dict(scalars or {})
-        if len(shape) != len(self.dims):
-            raise UsageError(
-                f"{self.name} takes {len(self.dims)} dimensions, {len(shape)} given",
-                hint=f"write the shape as {'x'.join(self.dims)}",
-            )
+        self.check_shape(shape)
         if dtype not in self.tolerances:
             raise UsageError(
                 f"{self.name} does not support dtype {dtype!r}",

@@ -24,7 +24,8 @@ from pydantic_settings import TomlConfigSettingsSource
 from tuner.errors import UsageError
 
 # Variables that open the service or the database.
-SECRETS = ("TUNER_TOKEN", "TUNER_DB", "PGPASSWORD")
+OPENS_SERVICE = "TUNER_TOKEN"
+SECRETS = (OPENS_SERVICE, "TUNER_DB", "PGPASSWORD")
 
 
 def _default_database() -> str:

@@ -23,19 +23,19 @@ def upgrade() -> None:
     _create_job()
     _create_lease()
     op.drop_index(_OLD_INDEX, "tuner_trial")
+    _sort_texts("C")  # makes indexes of texts anew: those to come are made after it, once
     op.create_index(f"{_OLD_INDEX}_id", "tuner_trial", ["study_id", "outcome", "id"])
     op.create_index("ix_tuner_trial_study_id_id", "tuner_trial", ["study_id", "id"])
-    _sort_texts("C")
 
 
 def downgrade() -> None:
     """Drop the tables, and put the index back."""
     op.drop_index("ix_tuner_trial_study_id_id", "tuner_trial")
     op.drop_index(f"{_OLD_INDEX}_id", "tuner_trial")
-    op.create_index(_OLD_INDEX, "tuner_trial", ["study_id", "outcome"])
     for table in ("tuner_lease", "tuner_job", "tuner_device"):
         op.drop_table(table)
     _sort_texts("default")
+    op.create_index(_OLD_INDEX, "tuner_trial", ["study_id", "outcome"])
 
 
 def _sort_texts(collation: str) -> None:
@@ -59,7 +59,6 @@ def _create_device() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("host", sa.String(16), nullable=False),
         sa.Column("device_id", sa.Text(), nullable=False),
-        sa.Column("architecture", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("environment_id", sa.Integer(), nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
@@ -79,7 +78,6 @@ def _create_job() -> None:
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("request", sa.Text(), nullable=False),
         sa.Column("device_id", sa.Text(), nullable=False),
-        sa.Column("host", sa.String(16), nullable=True),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("wish", sa.Text(), nullable=False),
         sa.Column("idempotency_key", sa.Text(), nullable=True),

@@ -15,26 +15,52 @@ from tuner.operator import Implementation
 from tuner.operator import LaunchGeometry
 
 FLOAT_BYTES = 4
-OWN_LDS_BYTES = 512  # 2 * 32 floats for the sums of waves, 16 * 2 for those of parts
+OWN_LDS_BYTES = 512  # 2 * 32 floats for the sums of waves, 2 * 32 words for those of parts
 SPLIT_FROM_COLS = 16_384
 MOST_PARTS = 32
 # A bound, not a tuned value: a block whose sum is not there by then may not be running at all.
 MOST_LOOKS = 4096
 
 
-def vector_steps(config: Config, dims: Dims) -> int:
+def lanes(config: Config) -> int:
+    """Threads that share a row: LANES of a block, or all of PARTS blocks."""
+    return int(config.get("LANES") or int(config["BLOCK"]) * int(config["PARTS"]))
+
+
+def steps(config: Config, dims: Dims) -> int:
     """Vectors a thread has of a row."""
-    return -(-dims["cols"] // (int(config["LANES"]) * int(config["VECTOR"])))
+    return -(-dims["cols"] // (lanes(config) * int(config["VECTOR"])))
 
 
-def vector_kept(config: Config, dims: Dims) -> int:
+def kept(config: Config, dims: Dims) -> int:
     """Of a thread's vectors, how many fit the FLOATS registers that hold the row."""
-    return min(vector_steps(config, dims), int(config["FLOATS"]) // int(config["VECTOR"]))
+    return min(steps(config, dims), int(config["FLOATS"]) // int(config["VECTOR"]))
 
 
-def vector_shared(config: Config, dims: Dims) -> int:
+def shared(config: Config, dims: Dims) -> int:
     """Of a thread's vectors, how many are held in LDS."""
-    return vector_steps(config, dims) - vector_kept(config, dims) if config["LDS"] else 0
+    return steps(config, dims) - kept(config, dims) if config["LDS"] else 0
+
+
+def lds_bytes(config: Config, dims: Dims) -> int:
+    """Dynamic LDS of a block: what its threads hold there."""
+    vector_bytes = int(config["VECTOR"]) * FLOAT_BYTES
+    return shared(config, dims) * int(config["BLOCK"]) * vector_bytes
+
+
+def widest_load(cols: int) -> int:
+    """Floats of the widest load that may begin every row."""
+    return next(each for each in (4, 2, 1) if cols % each == 0)
+
+
+def constants_of(*names: str, **fixed: int) -> Callable[[Config, Dims], Config]:
+    """Return what gives a kernel's constants: parameters, what follows from the row, and more."""
+
+    def constants_of_config(config: Config, dims: Dims) -> Config:
+        held = {"KEPT": kept(config, dims), "SHARED": shared(config, dims)}
+        return {**{name: config[name] for name in names}, "COLS": dims["cols"], **held, **fixed}
+
+    return constants_of_config
 
 
 def vector_parameters(_dims: Dims) -> Grid:
@@ -57,13 +83,12 @@ def vector_default(dims: Dims, _facts: DeviceFacts) -> Config:
     Where that does not hold the row, 16: clang for gfx942 spills at 1024 threads with 32.
     """
     cols = dims["cols"]
-    width = next(each for each in (4, 2, 1) if cols % each == 0)
-    lanes = min(1024, max(8, next_power_of_two(cols) // 32, next_power_of_two(-(-cols // 32))))
-    floats = next((each for each in (8, 16, 32) if lanes * each >= cols), 16)
+    threads = min(1024, max(8, next_power_of_two(-(-cols // 32))))
+    floats = next((each for each in (8, 16, 32) if threads * each >= cols), 16)
     return {
-        "BLOCK": max(128, lanes),
-        "LANES": lanes,
-        "VECTOR": width,
+        "BLOCK": max(128, threads),
+        "LANES": threads,
+        "VECTOR": widest_load(cols),
         "FLOATS": floats,
         "LDS": 0,
         "TURNS": 1,
@@ -76,18 +101,8 @@ def vector_geometry(config: Config, dims: Dims) -> LaunchGeometry:
     """BLOCK / LANES rows a block at a time, TURNS times; LDS for the vectors held there."""
     block = int(config["BLOCK"])
     rows_a_block = max(1, block // int(config["LANES"])) * int(config["TURNS"])
-    held_bytes = vector_shared(config, dims) * block * int(config["VECTOR"]) * FLOAT_BYTES
-    return LaunchGeometry((-(-dims["rows"] // rows_a_block), 1, 1), block, held_bytes)
-
-
-def vector_constants(config: Config, dims: Dims) -> Config:
-    """What the kernel is compiled for."""
-    return {
-        **{name: config[name] for name in ("BLOCK", "LANES", "VECTOR", "EARLY", "STREAM")},
-        "COLS": dims["cols"],
-        "KEPT": vector_kept(config, dims),
-        "SHARED": vector_shared(config, dims),
-    }
+    grid = (-(-dims["rows"] // rows_a_block), 1, 1)
+    return LaunchGeometry(grid, block, lds_bytes(config, dims))
 
 
 def check_lanes(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
@@ -107,30 +122,18 @@ def check_vector(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
     return ""
 
 
-def check_held(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
-    """No config that is another one under a second name."""
-    floats = vector_steps(config, dims) * int(config["VECTOR"])
-    if int(config["FLOATS"]) > 8 and floats <= int(config["FLOATS"]) // 2:
-        return f"FLOATS {config['FLOATS']}: a thread has {floats} floats of a row"
-    if config["LDS"] and floats <= int(config["FLOATS"]):
-        return "LDS 1: registers hold the row"
-    return ""
+def held_in_one_way(fewest_floats: int) -> Constraint:
+    """Refuse a config that is another one under a second name."""
 
+    def check(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
+        floats = steps(config, dims) * int(config["VECTOR"])
+        if int(config["FLOATS"]) > fewest_floats and floats <= int(config["FLOATS"]) // 2:
+            return f"FLOATS {config['FLOATS']}: a thread has {floats} floats of a row"
+        if config["LDS"] and floats <= int(config["FLOATS"]):
+            return "LDS 1: registers hold the row"
+        return ""
 
-def split_steps(config: Config, dims: Dims) -> int:
-    """Vectors a thread has of its part of a row."""
-    columns_a_step = int(config["BLOCK"]) * int(config["VECTOR"]) * int(config["PARTS"])
-    return -(-dims["cols"] // columns_a_step)
-
-
-def split_kept(config: Config, dims: Dims) -> int:
-    """Of a thread's vectors, how many fit the FLOATS registers that hold its part."""
-    return min(split_steps(config, dims), int(config["FLOATS"]) // int(config["VECTOR"]))
-
-
-def split_shared(config: Config, dims: Dims) -> int:
-    """Of a thread's vectors, how many are held in LDS."""
-    return split_steps(config, dims) - split_kept(config, dims) if config["LDS"] else 0
+    return Constraint("held", check)
 
 
 def split_parameters(dims: Dims) -> Grid:
@@ -157,7 +160,7 @@ def split_default(dims: Dims, _facts: DeviceFacts | None = None) -> Config:
     return {
         "PARTS": parts,
         "BLOCK": 512,
-        "VECTOR": next(each for each in (4, 2, 1) if cols % each == 0),
+        "VECTOR": widest_load(cols),
         "FLOATS": 16 if cols <= parts * 512 * 16 else 32,
         "LDS": 0,
         "STREAM": 0,
@@ -166,20 +169,8 @@ def split_default(dims: Dims, _facts: DeviceFacts | None = None) -> Config:
 
 def split_geometry(config: Config, dims: Dims) -> LaunchGeometry:
     """PARTS blocks a row; LDS for the vectors held there."""
-    block = int(config["BLOCK"])
-    held_bytes = split_shared(config, dims) * block * int(config["VECTOR"]) * FLOAT_BYTES
-    return LaunchGeometry((dims["rows"] * int(config["PARTS"]), 1, 1), block, held_bytes)
-
-
-def split_constants(config: Config, dims: Dims) -> Config:
-    """What the kernel is compiled for."""
-    return {
-        **{name: config[name] for name in ("PARTS", "BLOCK", "VECTOR", "STREAM")},
-        "COLS": dims["cols"],
-        "KEPT": split_kept(config, dims),
-        "SHARED": split_shared(config, dims),
-        "LOOKS": MOST_LOOKS,
-    }
+    grid = (dims["rows"] * int(config["PARTS"]), 1, 1)
+    return LaunchGeometry(grid, int(config["BLOCK"]), lds_bytes(config, dims))
 
 
 def exchange_shape(dims: Dims) -> tuple[int, ...]:
@@ -197,41 +188,26 @@ def check_long_row(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
     return ""
 
 
-def check_split_held(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
-    """No config that is another one under a second name."""
-    floats = split_steps(config, dims) * int(config["VECTOR"])
-    if int(config["FLOATS"]) > 16 and floats <= int(config["FLOATS"]) // 2:
-        return f"FLOATS {config['FLOATS']}: a thread has {floats} floats of a row"
-    if config["LDS"] and floats <= int(config["FLOATS"]):
-        return "LDS 1: registers hold the row"
-    return ""
-
-
-def lds_room(held: Callable[[Config, Dims], LaunchGeometry]) -> Constraint:
-    """Require room for what is held in LDS beside the kernels' own variables."""
-
-    def check(config: Config, dims: Dims, facts: DeviceFacts) -> str:
-        room = facts.max_shared_bytes - OWN_LDS_BYTES
-        held_bytes = held(config, dims).shared_bytes
-        return f"{held_bytes} bytes to hold in LDS > {room}" if held_bytes > room else ""
-
-    return Constraint("lds_room", check)
+def check_lds_room(config: Config, dims: Dims, facts: DeviceFacts) -> str:
+    """What is held in LDS must fit beside the kernels' own variables."""
+    room, held_bytes = facts.max_shared_bytes - OWN_LDS_BYTES, lds_bytes(config, dims)
+    return f"{held_bytes} bytes to hold in LDS > {room}" if held_bytes > room else ""
 
 
 SPLIT_RULES = (
     constraints.power_of_two("PARTS", "BLOCK", "VECTOR"),
     Constraint("vector", check_vector),
     Constraint("long_row", check_long_row),
-    Constraint("held", check_split_held),
-    lds_room(split_geometry),
+    held_in_one_way(fewest_floats=16),
+    Constraint("lds_room", check_lds_room),
 )
 
 VECTOR_RULES = (
     constraints.power_of_two("BLOCK", "LANES", "VECTOR"),
     Constraint("lanes", check_lanes),
     Constraint("vector", check_vector),
-    Constraint("held", check_held),
-    lds_room(vector_geometry),
+    held_in_one_way(fewest_floats=8),
+    Constraint("lds_room", check_lds_room),
 )
 
 HIP_VECTOR = Implementation(
@@ -243,7 +219,7 @@ HIP_VECTOR = Implementation(
     parameters=vector_parameters,
     default=vector_default,
     geometry=vector_geometry,
-    constants=vector_constants,
+    constants=constants_of("BLOCK", "LANES", "VECTOR", "EARLY", "STREAM"),
     rules=VECTOR_RULES,
     description="HIP C++, wide loads, rows held in registers and LDS, wave shuffles",
 )
@@ -257,7 +233,7 @@ HIP_SPLIT = Implementation(
     parameters=split_parameters,
     default=split_default,
     geometry=split_geometry,
-    constants=split_constants,
+    constants=constants_of("PARTS", "BLOCK", "VECTOR", "STREAM", LOOKS=MOST_LOOKS),
     rules=SPLIT_RULES,
     description="HIP C++, several blocks a row that exchange their sums, for long rows",
 )

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-OPERATORS = Path(__file__).resolve().parent.parent / "operators"
-
 PLANTED_STUDY = """
 schema = 1
 name = "planted"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 
 from command import Command
-from command import OPERATORS
+from places import OPERATORS
 
 
 def test_two_sides_are_set_side_by_side(tuner: Command) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 import optuna
 import pytest
 from command import Command
-from command import OPERATORS
+from places import OPERATORS
 
 from tuner.api import optuna_copies
 from tuner.domain.outcome import Outcome
@@ -154,7 +154,7 @@ def test_values_of_several_kinds_become_categories() -> None:
     values = (1, 1.0, True, "1x")
     trials = [TrialCopy("a", {"X": each}, Outcome.OK, 2.0, NOW, NOW, {}) for each in values]
 
-    storage = copy_to_optuna([StudyCopy("one", {}, {"a": {"Y": [0.5, 1.5]}}, trials)])
+    storage = copy_to_optuna([StudyCopy("one", {}, {"a": {"Y": [0.5, 1.5], "Z": []}}, trials)])
 
     study = optuna.load_study(study_name="one", storage=storage)
     assert [each.params["X"] for each in study.trials] == ["1", "1.0", "True", "1x"]

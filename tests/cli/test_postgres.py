@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from command import Answer
 from command import Command
-from command import OPERATORS
+from places import OPERATORS
 from postgres import PostgresServer
 from sqlalchemy import make_url
 

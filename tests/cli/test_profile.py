@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from command import Command
-from command import OPERATORS
+from places import OPERATORS
 from profiler_files import FAKE
 from profiler_files import ncu
 from profiler_files import rocprof

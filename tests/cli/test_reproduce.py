@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import Command
-from command import OPERATORS
+from places import OPERATORS
 
 # A CPU that others use moves by more than any threshold: what is tested here is everything but
 # the verdict on times, which tests/report does on a scripted device.

@@ -13,7 +13,7 @@ import pandas as pd
 import psutil
 import pytest
 from command import Command
-from command import OPERATORS
+from places import OPERATORS
 
 SMALL_STUDY = """
 schema = 1

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,11 +74,10 @@ def merged(*names: str, **variables: str) -> dict[str, Any]:
 
 
 def tool(name: str) -> str:
-    """Return the path of a program beside this Python, or on the path; skip without it."""
+    """Return the path of a program beside this Python, or on the path."""
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.is_file() else shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed")
+    assert found is not None, f"{name} is not installed: it is in the extra check"
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -122,8 +123,10 @@ def test_the_packages_of_debian_exist(path: Path) -> None:
         assert not names, "all comes with the base image"
         return
     assert "g++" in names, "the CPU device compiles kernels"
+    if not shutil.which("apt-cache"):
+        pytest.skip("there is no apt here")
     answer = subprocess.run(
-        [tool("apt-cache"), "show", "--no-all-versions", *sorted(names)],
+        ["apt-cache", "show", "--no-all-versions", *sorted(names)],
         capture_output=True,
         text=True,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from dockerfiles import DOCKER
 from dockerfiles import DOCKERFILES
 from dockerfiles import last
 from dockerfiles import tool
+from serving import Serving
 
 ENTRYPOINT = DOCKER / "entrypoint.sh"
 
@@ -101,24 +101,13 @@ def test_the_health_check_is_that_of_the_port_served(path: Path) -> None:
         assert health_check(path, port) != 0
 
 
-def test_the_health_check_passes_on_the_service_itself(tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("0123456789abcdef0123456789abcdef")
+def test_the_health_check_passes_on_the_service_itself(tmp_path: Path, cache_dir: Path) -> None:
     # Listening as in a container, where the check comes from a loopback address without a token.
-    words = ["--host", "0.0.0.0", "--port", "0", "--no-work", "--token-file", str(token)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tuner", "serve", *words], stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stderr is not None
-        address = None
-        while address is None and (line := process.stderr.readline()):
-            address = re.search(r"listening on http://\S+:(\d+)", line)
-        assert address is not None
-        assert health_check(DOCKERFILES[0], int(address[1])) == 0
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
+    words = ("--host", "0.0.0.0", "--no-work")
+    with Serving(str(tmp_path / "served.db"), cache_dir, tmp_path, *words) as service:
+        port = service.client.base_url.port
+        assert port is not None
+        assert health_check(DOCKERFILES[0], port) == 0
 
 
 @pytest.mark.parametrize(
@@ -140,6 +129,46 @@ def test_parts_of_rocm_that_do_not_fit_end_the_build(
     lines = check_rocm.problems(rocm, hip_python, triton)
     assert len(lines) == len(found)
     assert all(wanted in line for line, wanted in zip(lines, found, strict=True))
+
+
+def write_module(folder: Path, name: str, text: str) -> None:
+    path = folder / f"{name.replace('.', '/')}.py"
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("hip", "triton", "found"),
+    [
+        ("", "__version__ = '3.6.0'", []),
+        ("raise ImportError('libhiprtc.so.7: cannot open')", "__version__ = '3.6.0'",
+         ["hip.hiprtc can't be loaded: libhiprtc.so.7: cannot open"]),
+        ("raise RuntimeError('two\\nlines')", "raise AttributeError",
+         ["hip.hiprtc can't be loaded: two lines", "triton can't be loaded: AttributeError"]),
+        ("", "import no_such_part",
+         ["triton can't be loaded: No module named 'no_such_part'"]),
+    ],
+)  # fmt: skip
+def test_what_is_installed_and_can_t_be_loaded_is_said_so(
+    tmp_path: Path, hip: str, triton: str, found: list[str]
+) -> None:
+    write_module(tmp_path, "hip.__init__", "")
+    write_module(tmp_path, "hip.hiprtc", hip)
+    write_module(tmp_path, "triton", triton)
+    metadata = tmp_path / "hip_python-7.2.2.562.43.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: hip-python\nVersion: 7.2.2.562.43\n")
+    rocm = tmp_path / "version"
+    rocm.write_text("7.2.2\n")
+    code = f"import check_rocm as c; raise SystemExit(c.main(c.Path({str(rocm)!r})))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{DOCKER}"},
+    )
+    assert answer.stderr.splitlines() == [f"error: {line}" for line in found]
+    assert answer.returncode == bool(found)
 
 
 def test_the_oldest_triton_is_the_one_our_extra_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,7 @@ class Laboratory:
 
     def only_trial(self, study_id: int) -> int:
         """Return the id of a study's only trial."""
-        (row,) = api.list_trials(str(study_id), None, self.settings)
+        (row,) = api.page_trials(str(study_id), self.settings).items
         return int(row["trial_id"])
 
     def change(self, **fields: Any) -> None:

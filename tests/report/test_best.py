@@ -104,6 +104,26 @@ def test_protocols_are_not_mixed() -> None:
     assert "1 other protocol" in answer.notes[0]
 
 
+def test_the_fastest_of_each_language_is_of_those_that_count() -> None:
+    row = {"implementation": "row", "language": "triton"}
+    there = Environment({**HERE.identity, "driver": "7.12"}, {})
+    others = [
+        candidate(1, 1.0, source_hash="old", **row),
+        candidate(2, 2.0, environment=there, **row),
+        candidate(3, 3.0, protocol=Protocol(warmup=1), **row),
+        candidate(4, 4.0, config={"BLOCK": 1}, **row),
+        candidate(5, 20.0, config={"BLOCK": 1}, **row),  # the same again, and newer
+        candidate(6, 15.0, **row),
+        candidate(7, 10.001),
+        candidate(8, 10.0),
+    ]
+
+    answer = answer_exact(others, ASKED, HERE, TODAY)
+
+    assert answer.best.trial_id == 7, "the simplest of those that tie"
+    assert [each.trial_id for each in answer.by_language] == [7, 6]
+
+
 def test_of_a_config_measured_twice_the_newest_counts() -> None:
     again = candidate(3, 12.0, config={"BLOCK": 32})
 

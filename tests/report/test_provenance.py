@@ -109,7 +109,7 @@ def test_a_folder_is_rerun_in_another_database_and_without_the_operator(
     assert report.judgement.verdict == "same"
     assert report.kind == "folder"
     assert report.original_id == bytes_hash((folder / MANIFEST).read_bytes())
-    assert [each["study"] for each in api.list_studies(elsewhere)] == ["scripted-rerun"]
+    assert [each["study"] for each in api.page_studies(elsewhere).items] == ["scripted-rerun"]
 
 
 def test_a_folder_is_a_study_that_runs(laboratory: Laboratory, folder: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_changed_file_is_named_and_nothing_is_run(
         laboratory.reproduce(folder)
 
     assert laboratory.script.kernels == []
-    assert len(api.list_studies(laboratory.settings)) == 1
+    assert len(api.page_studies(laboratory.settings).items) == 1
 
 
 def test_a_missing_file_is_named(laboratory: Laboratory, folder: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_trial_says_what_it_claims(laboratory: Laboratory) -> None:
         (row["implementation"], row["config"]["BLOCK"]): api.show_trial(
             row["trial_id"], laboratory.settings
         )["claim"]
-        for row in api.list_trials("scripted", None, laboratory.settings)
+        for row in api.page_trials("scripted", laboratory.settings).items
     }
 
     assert claims["good", 32]["standing"] == "best"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import OPERATORS
 from stored_studies import StudyMaker
 
 from tuner import api
@@ -27,7 +28,6 @@ from tuner.report.tables import comparison_table
 from tuner.settings import Settings
 from tuner.store import Store
 
-OPERATORS = Path(__file__).resolve().parent.parent / "operators"
 ATTACK = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 FILES = (
     "best.csv", "best.csv.json", "processes.csv", "processes.csv.json", "report.html",

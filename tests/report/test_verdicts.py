@@ -339,7 +339,7 @@ def test_what_has_no_samples_is_refused(laboratory: Laboratory) -> None:
         laboratory.reproduce(study_name(study))
     with pytest.raises(NotFound, match="no trial, study, evidence or folder"):
         laboratory.reproduce("nothing")
-    assert len(api.list_studies(laboratory.settings)) == 1
+    assert len(api.page_studies(laboratory.settings).items) == 1
 
 
 def record(line: int, name: str, median: str, **fields: Any) -> EvidenceRecord:
@@ -428,7 +428,7 @@ def test_a_trial_that_was_never_confirmed_is_compared_by_its_quick_stage(
     text = (laboratory.folder / "scripted.toml").read_text()
     (laboratory.folder / "one.toml").write_text(text.replace("finalists = 4", "finalists = 1"))
     one = api.run_study(laboratory.folder / "one.toml", fresh=True, settings=laboratory.settings)
-    rows = api.list_trials(str(one.study_id), None, laboratory.settings)
+    rows = api.page_trials(str(one.study_id), laboratory.settings).items
     (quick,) = [row["trial_id"] for row in rows if not row["confirmed"]]
 
     report = laboratory.reproduce(quick)

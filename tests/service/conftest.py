@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from filled import fill
-from filled import TOKEN
+from serving import TOKEN
 
 from tuner.service.app import create_app
 from tuner.service.limits import Rate

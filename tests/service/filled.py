@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from places import OPERATORS
+
 from tuner import api
 from tuner.domain.evidence import Reproduction
 from tuner.settings import Settings
@@ -19,9 +21,6 @@ from tuner.testing.store_values import make_failure
 from tuner.testing.store_values import make_point
 from tuner.testing.store_values import make_report
 
-TESTS = Path(__file__).resolve().parent.parent
-OPERATORS = TESTS / "operators"
-TOKEN = "0123456789abcdef-of-the-tests"
 FORMULA = "=cmd|' /C calc'!A0"
 MARKUP = "<img src=x onerror=alert(1)>"
 STUDY = """

@@ -64,6 +64,49 @@ class Findings:
     interrupted: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The trials of a job's study.
+
+    Attributes:
+        is_finished: Whether the study says so of itself.
+        planned: How many it is to have.
+        reported: How many are done, as its progress says.
+        done: How many are stored that are done.
+        points: How many different ones these are.
+        interrupted: How many were begun and cut off.
+    """
+
+    is_finished: bool
+    planned: int
+    reported: int
+    done: int
+    points: int
+    interrupted: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the study is finished, and no planned trial is missing or there twice."""
+        counts = (self.planned, self.reported, self.done)
+        return self.is_finished and all(each == self.points for each in counts)
+
+
+def read_account(settings: Settings, job_id: int) -> Account:
+    """Return what is stored of the study that a job opened."""
+    study = str(api.job_progress(job_id, settings)["study_id"])
+    progress = api.study_progress(study, settings)
+    trials = api.page_trials(study, settings, limit=None).items
+    done = [each for each in trials if each["outcome"] not in ("running", "interrupted")]
+    return Account(
+        is_finished=progress["state"] == "finished",
+        planned=progress["planned"],
+        reported=progress["done"],
+        done=len(done),
+        points=len({(each["shape"], each["implementation"], str(each["config"])) for each in done}),
+        interrupted=len(trials) - len(done),
+    )
+
+
 class KillLoop:
     """One service, killed and started again, with clients that write and read.
 
@@ -266,7 +309,7 @@ class KillLoop:
         """Compare what was answered with what is stored."""
         for problem in api.check_database(self._settings):
             self._complain(problem)
-        stored = {each["job_id"] for each in api.list_jobs(self._settings, limit=10_000)}
+        stored = {each["job_id"] for each in api.page_jobs(self._settings).items}
         if stored != set(self._all()):
             self._complain(f"jobs stored {sorted(stored)}, answered {self._all()}")
         if len(set(self._all())) != len(self._all()):
@@ -280,18 +323,12 @@ class KillLoop:
             self._check_study(job_id)
 
     def _check_study(self, job_id: int) -> None:
-        progress = api.job_progress(job_id, self._settings)
-        trials = api.list_trials(str(progress["study_id"]), None, self._settings)
-        done = [each for each in trials if each["outcome"] not in ("running", "interrupted")]
-        points = {(each["shape"], each["implementation"], str(each["config"])) for each in done}
-        self.findings.interrupted += len(trials) - len(done)
-        if len(points) == len(done) == progress["planned"]:
+        account = read_account(self._settings, job_id)
+        self.findings.interrupted += account.interrupted
+        if account.is_whole:
             self.findings.finished += 1
         else:
-            self._complain(
-                f"study {progress['study_id']}: {len(done)} trials of {len(points)} points, "
-                f"{progress['planned']} planned"
-            )
+            self._complain(f"job {job_id}: {account}")
 
     def _complain(self, problem: str) -> None:
         self.findings.problems.append(problem)

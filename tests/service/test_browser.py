@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,9 +12,10 @@ from typing import Any
 
 import pytest
 import uvicorn
-from filled import OPERATORS
 from filled import STUDY
-from filled import TOKEN
+from places import OPERATORS
+from serving import Serving
+from serving import TOKEN
 
 from tuner import api
 from tuner.service.app import create_app
@@ -176,30 +175,12 @@ def service(tmp_path: Path, cache_dir: Path) -> Iterator[tuple[str, Settings]]:
     studies = tmp_path / "studies"
     studies.mkdir()
     (studies / "planted.toml").write_text(STUDY, encoding="utf-8")
-    (tmp_path / "token").write_text(TOKEN, encoding="ascii")
     settings = Settings(db=str(tmp_path / "served.db"), cache_dir=cache_dir, operators=(OPERATORS,))
-    command = [
-        *(sys.executable, "-m", "tuner", "serve", "--port", "0", "--device", "cpu"),
-        *("--db", settings.db, "--token-file", str(tmp_path / "token")),
-        *("--studies", str(studies), "--operators", str(OPERATORS)),
-    ]
-    log = tmp_path / "log"
-    with log.open("w") as file, subprocess.Popen(command, stderr=file) as process:
-        try:
-            yield _address(log), settings
-        finally:
-            process.terminate()
-            process.wait(timeout=30)
-
-
-def _address(log: Path) -> str:
-    end_s = time.monotonic() + 30
-    while time.monotonic() < end_s:
-        found = re.search(r"listening on (http://\S+)", log.read_text(encoding="utf-8"))
-        if found:
-            return found.group(1).rstrip("/")
-        time.sleep(0.1)
-    raise AssertionError(log.read_text(encoding="utf-8"))
+    words = ("--device", "cpu", "--studies", str(studies))
+    with Serving(settings.db, cache_dir, tmp_path, *words) as running:
+        yield str(running.client.base_url).rstrip("/"), settings
+        running.process.terminate()
+        assert running.process.wait(30) == 0, running.log
 
 
 def test_a_study_is_started_watched_and_its_best_looked_up_and_downloaded(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import schemathesis
-from filled import TOKEN
 from hypothesis import HealthCheck
 from hypothesis import settings as limits
 from schemathesis.checks import not_a_server_error
@@ -16,6 +15,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance
 from schemathesis.specs.openapi.checks import negative_data_rejection
 from schemathesis.specs.openapi.checks import response_schema_conformance
 from schemathesis.specs.openapi.checks import status_code_conformance
+from serving import TOKEN
 
 from tuner import api
 from tuner.service.app import create_app

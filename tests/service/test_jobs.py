@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from working import OPERATORS
+from places import OPERATORS
+from sqlalchemy import insert
+from sqlalchemy import select
 from working import Workplace
 
 from tuner import api
@@ -18,8 +20,10 @@ from tuner.errors import NotFound
 from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.operator import load_operator
+from tuner.report.provenance import MANIFEST
 from tuner.store import job_devices
 from tuner.store import open_store
+from tuner.store.jobs import JOB
 from tuner.store.owner import Owner
 from tuner.store.owner import this_process
 from tuner.study.overrides import with_shapes
@@ -53,13 +57,13 @@ def test_a_job_s_row_says_what_was_asked(place: Workplace) -> None:
     )
     assert is_new
     assert list(job) == [
-        *("study", "kind", "request", "device_id", "host", "state", "wish", "study_id", "result"),
+        *("study", "kind", "request", "device_id", "state", "wish", "study_id", "result"),
         *("message", "created_at", "started_at", "finished_at", "job_id"),
     ]
     assert (job["study"], job["device_id"], job["state"]) == ("planted", "cpu", "queued")
     assert job["request"]["shapes"] == ["2x64"]
     assert api.show_job(job["job_id"], place.settings) == job
-    assert api.list_jobs(place.settings) == [job]
+    assert api.page_jobs(place.settings).items == (job,)
     # An answer that was given stays, even where the study is gone meanwhile.
     (place.studies / "planted.toml").unlink()
     again, is_new = api.launch_study(
@@ -105,7 +109,7 @@ def test_what_can_t_be_done_is_refused_and_not_stored(
         api.launch_study(study, settings=place.settings, **options)  # type: ignore[arg-type]
     assert caught.value.hint
     assert "\n" not in caught.value.message
-    assert api.list_jobs(place.settings) == []
+    assert api.page_jobs(place.settings).items == ()
 
 
 def test_a_shipped_study_is_registered_and_own_ones_win(place: Workplace) -> None:
@@ -166,7 +170,7 @@ def test_a_fresh_job_that_was_stopped_goes_on_and_measures_the_rest(place: Workp
     ended = run(None, fresh=True, has_begun=True)
     assert ended["finished"]
     assert studies == [1, 2, 2]
-    trials = api.list_trials("2", None, place.settings)
+    trials = api.page_trials("2", place.settings).items
     assert len(trials) == 2
     details = [api.show_trial(each["trial_id"], place.settings) for each in trials]
     assert [each["summary"]["reused_from_id"] for each in details] == [None, None]
@@ -188,27 +192,65 @@ def test_a_study_is_resumed_by_its_job_or_by_a_new_one_like_it(place: Workplace)
         api.resume_study("planted", place.settings)
     job_id = place.launch("planted", shapes=["2x64"], fresh=True)
     api.pause_job(job_id, place.settings)
-    job, is_new = api.resume_study("planted", place.settings)
+    job, is_new = api.resume_study("planted-2x64", place.settings)
     assert (job["job_id"], job["state"], is_new) == (job_id, "queued", False)
     api.cancel_job(job_id, place.settings)
-    job, is_new = api.resume_study("planted", place.settings)
+    job, is_new = api.resume_study("planted-2x64", place.settings)
     assert (job["job_id"], is_new) == (job_id + 1, True)
     assert job["request"] == {
         "study": "planted", "shapes": ["2x64"], "budget": None, "device": "cpu", "fresh": False,
+        "name": "planted-2x64",
     }  # fmt: skip
-    newest = api.newest_job("planted", place.settings)
+    newest = api.newest_job("planted-2x64", place.settings)
     assert newest is not None
     assert newest["job_id"] == job_id + 1
 
 
+def test_the_newest_job_of_a_study_is_not_one_of_other_shapes(place: Workplace) -> None:
+    own = place.launch("planted", shapes=["3x13", "6x40"])  # those of the file
+    other = place.launch("planted", shapes=["2x64"])
+    place.register("PLANTED", "good")
+    for name, job_id in (("planted", own), ("planted-2x64", other), ("PLANTED", None)):
+        newest = api.newest_job(name, place.settings)
+        assert (newest and newest["job_id"]) == job_id
+
+
+def test_a_list_without_a_limit_has_all_jobs(place: Workplace) -> None:
+    newest = place.launch("planted") + 10_000
+    with (
+        open_store(place.settings.db, create=False, writable=True) as store,
+        store.transaction() as connection,
+    ):
+        first = connection.execute(select(JOB)).mappings().one()
+        copies = [{**first, "id": number} for number in range(first["id"] + 1, newest + 1)]
+        connection.execute(insert(JOB), copies)
+    jobs = api.page_jobs(place.settings).items
+    assert [each["job_id"] for each in jobs] == list(range(newest, first["id"] - 1, -1))
+
+
+def test_a_job_takes_no_folder_for_a_record(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.launch("planted")
+    folder = place.folder / "12"
+    folder.mkdir()
+    (folder / MANIFEST).write_text("{}", encoding="utf-8")
+    monkeypatch.chdir(place.folder)
+    with pytest.raises(UsageError):  # of what the folder says
+        api.reproduce("12", settings=place.settings)
+    with pytest.raises(NotFound):
+        api.run_job(
+            JobKind.REPRODUCE, {"record": "12", "device": None, "shape": None}, "cpu",
+            place.settings, has_begun=False, on_study=lambda _: None,
+        )  # fmt: skip
+
+
 def test_lists_are_checked(place: Workplace) -> None:
     with pytest.raises(NotFound, match="no such database"):
-        api.list_jobs(place.settings)
+        api.page_jobs(place.settings)
     place.launch("planted")
     with pytest.raises(UsageError, match="no state 'lost'"):
-        api.list_jobs(place.settings, state="lost")
-    with pytest.raises(UsageError, match="limit 0 is out of range"):
-        api.list_jobs(place.settings, limit=0)
+        api.page_jobs(place.settings, state="lost")
     with pytest.raises(NotFound, match="no job 99"):
         api.job_progress(99, place.settings)
     assert api.job_progress(1, place.settings)["planned"] is None

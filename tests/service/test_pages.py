@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_a_rounded_figure_holds_the_exact_one() -> None:
 
 def test_the_best_is_the_same_everywhere_to_the_digit(reader: TestClient, filled: Settings) -> None:
     asked = {"operator": "planted", "shape": "6x40"}
-    answer = json.loads(api.best_json(**asked, architecture="x86_64", settings=filled))
+    answer = api.best(**asked, architecture="x86_64", settings=filled).as_plain()
     exact = json.dumps(answer["best"]["median_us"])
     over_http = reader.get("/api/v1/best", params={**asked, "arch": "x86_64"}).json()
     assert over_http == answer
@@ -188,9 +189,8 @@ def test_the_best_is_the_same_everywhere_to_the_digit(reader: TestClient, filled
 def test_a_lookup_reaches_down_to_every_raw_sample(reader: TestClient, filled: Settings) -> None:
     asked = {"operator": "planted", "shape": "6x40", "target": "arch:x86_64"}
     text = Seen(reader.get("/lookup", params=asked).text).text
-    trial_id = json.loads(api.best_json("planted", "6x40", architecture="x86_64", settings=filled))[
-        "best"
-    ]["trial_id"]
+    answer = api.best("planted", "6x40", architecture="x86_64", settings=filled)
+    trial_id = answer.best.trial_id
     trial = api.show_trial(trial_id, filled)
     for process in trial["processes"]:
         assert " ".join(map(str, process["report"]["samples_us"])) in text
@@ -218,8 +218,8 @@ def test_what_was_not_measured_is_an_answer_and_nonsense_an_error(reader: TestCl
     ("path", "status", "words"),
     [
         ("/studies/999", 404, "no study"),
-        ("/studies/0", 400, "study:"),
-        ("/studies/1?copy_gb_s=-1", 400, "copy_gb_s:"),
+        ("/studies/0", 400, "path 'study': "),
+        ("/studies/1?copy_gb_s=-1", 400, "query 'copy_gb_s': "),
         ("/studies/1/trials?outcome=odd", 400, "no outcome"),
         ("/studies?cursor=odd", 400, "cursor"),
         ("/trials/999", 404, "no trial 999"),
@@ -261,14 +261,14 @@ def test_a_form_starts_a_study_once(client: TestClient, settings: Settings) -> N
 def test_a_wrong_request_is_explained_beside_the_form_and_stores_nothing(
     client: TestClient, settings: Settings, fields: dict[str, str], status: int, words: str
 ) -> None:
-    before = api.list_jobs(settings)
+    before = api.page_jobs(settings)
     answer = client.post("/studies", data=fields)
     assert answer.status_code == status
     seen = Seen(answer.text)
     assert words in seen.text
     shown = {each.get("name"): each.get("value") for each in seen.all("input")}
     assert shown["shapes"] == fields.get("shapes", "")
-    assert api.list_jobs(settings) == before
+    assert api.page_jobs(settings) == before
 
 
 def test_a_form_that_is_too_large_is_refused(client: TestClient) -> None:
@@ -353,8 +353,8 @@ def test_the_first_page_asks_more_often_while_something_waits(
     client: TestClient, settings: Settings
 ) -> None:
     assert 'hx-trigger="every 2s"' in client.get("/").text
-    for job in (1, 2):
-        api.cancel_job(job, settings)
+    api.cancel_job(1, settings)
+    assert api.show_job(2, settings)["state"] == "paused"  # which nobody needs to look at
     assert 'hx-trigger="every 10s"' in client.get("/").text
 
 
@@ -391,20 +391,32 @@ def test_a_study_too_large_for_a_page_says_where_it_can_be_had(
     assert "too many for one page" in text
     assert "Fastest of each shape" in text
     assert "/api/v1/exports/trials.csv?study=1" in answer.text
-    monkeypatch.setattr("tuner.service.pages.home.MAX_TRIALS_SHOWN", 3)
-    assert "Best config of each shape" not in client.get("/").text
+    # Its report would be as large, and is neither offered nor made.
+    assert "/report." not in answer.text
+    for ending in ("html", "md"):
+        report = client.get(f"/api/v1/studies/1/report.{ending}")
+        assert report.status_code == 400
+        assert "too many for one page" in report.json()["message"]
+    # Of it, the first page needs the confirmed trials only.
+    assert "Best config of each shape" in client.get("/").text
 
 
 def test_static_files_are_ours_and_plotly_is_kept_long(reader: TestClient) -> None:
-    plotly = reader.get("/static/plotly.min.js")
+    addresses = [each["src"] or "" for each in Seen(reader.get("/studies/1").text).all("script")]
+    address = next(each for each in addresses if "plotly" in each)
+    assert address == f"/static/plotly.min.js?v={version('plotly')}"
+    plotly = reader.get(address)
     assert plotly.headers["cache-control"] == "public, max-age=31536000, immutable"
+    for other in ("", "?v=1"):
+        found = reader.get(f"/static/plotly.min.js{other}")
+        assert found.headers["cache-control"] == "no-cache"
     assert plotly.headers["content-type"].startswith("text/javascript")
     assert len(plotly.content) > 1_000_000
     for name in ("htmx.min.js", "pages.js", "charts.js", "pages.css", "icon.svg"):
         assert reader.get(f"/static/{name}").status_code == 200
     assert reader.get("/static/../app.py").status_code == 404
-    htmx = (rendering.STATIC / "htmx.min.js").read_bytes()
-    noted = (rendering.STATIC / "htmx.VERSION.txt").read_text(encoding="utf-8")
+    htmx = reader.get("/static/htmx.min.js").content
+    noted = reader.get("/static/htmx.VERSION.txt").text
     assert hashlib.sha256(htmx).hexdigest() in noted
 
 

@@ -12,17 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
-from filled import TOKEN
+from serving import TOKEN
 
 from tuner import api
 from tuner.errors import UsageError
 from tuner.service import security
+from tuner.service.addresses import is_loopback
 from tuner.service.app import create_app
 from tuner.service.limits import MAX_BODY_BYTES
 from tuner.service.limits import Rate
 from tuner.service.limits import RateLimit
+from tuner.service.pages import PAGE_ROUTERS
+from tuner.service.routes import API_ROUTERS
 from tuner.service.security import Access
+from tuner.service.security import READ_METHODS
 from tuner.settings import Settings
 
 Maker = Callable[..., TestClient]
@@ -38,6 +43,19 @@ WRITES = (
     ("/api/v1/studies/planted/resume", None),
     ("/api/v1/studies/planted/cancel", None),
 )
+# Sent by the forms of pages, with a session's cookie.
+FORMS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("/studies", LAUNCH),
+    ("/reproductions", {"record": "1", "device": "cpu"}),
+    ("/jobs/1/pause", {}),
+    ("/jobs/2/resume", {}),
+    ("/jobs/1/cancel", {}),
+    ("/studies/1/pause", {}),
+    ("/studies/1/resume", {}),
+    ("/studies/1/cancel", {}),
+    ("/logout", {}),
+)
+LOGIN = ("/login", {"token": TOKEN})  # the only write that needs no token
 
 
 def content_hash(settings: Settings) -> str:
@@ -81,19 +99,43 @@ def test_a_write_is_refused(
         answer = reader.post(path + query, json=body, headers={"Authorization": "", **headers})
         assert answer.status_code == status, path
         assert answer.json()["schema"] == "tuner.error/1"
+    for path, fields in FORMS:
+        answer = reader.post(path + query, data=fields, headers={"Authorization": "", **headers})
+        assert answer.status_code == status, path
+        assert answer.json()["schema"] == "tuner.error/1"
 
 
-def test_every_write_route_is_among_those_tried(reader: TestClient) -> None:
-    paths = reader.get("/openapi.json").json()["paths"]
-    routes = {path for path, methods in paths.items() if set(methods) - {"get"}}
+FOREIGN = [headers for headers, _, status in REFUSED if status == 403]
 
-    tried = {
-        "/api/v1/studies",
-        "/api/v1/reproductions",
-        "/api/v1/jobs/{job_id}/{action}",
-        "/api/v1/studies/{study}/{action}",
-    }
-    assert routes == tried
+
+@pytest.mark.parametrize("headers", FOREIGN)
+def test_a_form_of_another_site_is_refused_though_the_cookie_is_sent(
+    make_client: Maker, filled: Settings, unchanged: None, headers: dict[str, str]
+) -> None:
+    client = make_client(settings=filled, headers={})
+    assert client.post(LOGIN[0], data=LOGIN[1]).status_code == 303
+    assert client.post("/jobs/999/pause").status_code == 404, "the session may write"
+    cookie = f"{security.SESSION_COOKIE}={client.cookies[security.SESSION_COOKIE]}"
+    foreign = {**headers, "Authorization": "", "Cookie": cookie}
+    for path, fields in (*FORMS, LOGIN):
+        answer = client.post(path, data=fields, headers=foreign)
+        assert answer.status_code == 403, path
+        assert "set-cookie" not in answer.headers
+
+
+def test_every_write_route_is_among_those_tried() -> None:
+    routes = [
+        route
+        for router in (*API_ROUTERS, *PAGE_ROUTERS)
+        for route in router.routes
+        if not getattr(route, "methods", {"POST"}) <= READ_METHODS
+    ]
+    tried = [path for path, _ in (*WRITES, *FORMS, LOGIN)]
+
+    assert all(isinstance(route, APIRoute) for route in routes), "a router in a router hides some"
+    found = {route.path for route in routes if any(map(route.path_regex.match, tried))}
+    assert found == {route.path for route in routes}
+    assert len(found) == 10
 
 
 def test_a_preflight_allows_nothing(reader: TestClient) -> None:
@@ -153,7 +195,7 @@ def test_other_machines_need_the_token_to_read(make_client: Maker, settings: Set
     ],
 )
 def test_loopback(host: str, expected: bool) -> None:
-    assert security.is_loopback(host) is expected
+    assert is_loopback(host) is expected
 
 
 @pytest.mark.parametrize(
@@ -169,7 +211,8 @@ def test_a_session_is_a_cookie_that_is_not_the_token(make_client: Maker) -> None
     wrong = client.post("/login", data={"token": TOKEN[:-1]})
     assert (wrong.status_code, wrong.headers["location"]) == (303, "/login?failed=1")
     assert "set-cookie" not in wrong.headers
-    assert client.post("/login", data={"token": TOKEN}, headers={"Origin": "http://e.example"})
+    foreign_login = client.post("/login", data={"token": TOKEN}, headers={"Origin": "http://e.x"})
+    assert foreign_login.status_code == 403
     assert not client.cookies
     right = client.post("/login", data={"token": TOKEN})
 

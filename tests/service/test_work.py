@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from kill_loop import read_account
 from working import wait
 from working import Workplace
 
@@ -22,21 +23,6 @@ def place(tmp_path: Path, cache_dir: Path) -> Workplace:
     return Workplace(tmp_path, cache_dir)
 
 
-def accounted(place: Workplace, job_id: int) -> bool:
-    """Tell whether a job's study is finished and no planned trial is missing or there twice."""
-    progress = place.progress(job_id)
-    (study,) = [
-        each
-        for each in api.list_studies(place.settings)
-        if each["study_id"] == progress["study_id"]
-    ]
-    trials = api.list_trials(str(progress["study_id"]), None, place.settings)
-    done = [each for each in trials if each["outcome"] not in ("running", "interrupted")]
-    points = {(each["shape"], each["implementation"], str(each["config"])) for each in done}
-    assert len(points) == len(done)
-    return study["state"] == "finished" and len(done) == progress["planned"] == progress["done"]
-
-
 def test_jobs_are_run_one_after_another_and_say_what_they_gave(place: Workplace) -> None:
     study = place.launch(place.register("both", "good", "wrong"))
     gone = place.launch(place.register("gone", "good"))
@@ -46,7 +32,7 @@ def test_jobs_are_run_one_after_another_and_say_what_they_gave(place: Workplace)
         assert job["result"]["finished"]
         assert job["result"]["counts"] == {"ok": 1, "wrong_result": 1}
         assert (job["message"], job["result"]["study_id"]) == ("", job["study_id"])
-        assert accounted(place, study)
+        assert read_account(place.settings, study).is_whole
         (best,) = place.progress(study)["best"]
         assert (best["implementation"], best["confirmed"]) == ("good", True)
 
@@ -110,12 +96,12 @@ def test_a_killed_worker_s_study_is_finished_by_the_next_one(place: Workplace) -
     assert alive == []
     job = place.job(job_id)
     assert job["state"] == "running"
-    assert not accounted(place, job_id)  # else nothing was tried
+    assert not read_account(place.settings, job_id).is_whole  # else nothing was tried
     with place.working():
         done = place.wait_for(job_id, "finished", "failed")
     assert done["state"] == "finished", done
     assert done["study_id"] == job["study_id"]
-    assert accounted(place, job_id)
+    assert read_account(place.settings, job_id).is_whole
 
 
 def test_a_child_is_told_all_on_its_stdin_and_no_token() -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import OPERATORS
 
 from tuner import api
 from tuner.settings import Settings
 
-OPERATORS = Path(__file__).resolve().parent.parent / "operators"
 WAIT_S = 60.0
 PLANTED_STUDY = """
 schema = 1
@@ -127,10 +127,12 @@ class Workplace:
                 process.kill()
 
 
-def wait(is_so: Callable[[], bool], what: str | Callable[[], str]) -> None:
+def wait(
+    is_so: Callable[[], bool], what: str | Callable[[], str], timeout_s: float = WAIT_S
+) -> None:
     """Wait until something is so."""
-    end = time.monotonic() + WAIT_S
+    end = time.monotonic() + timeout_s
     while not is_so():
         if time.monotonic() > end:
-            pytest.fail(f"waited {WAIT_S:g} s for {what if isinstance(what, str) else what()}")
+            pytest.fail(f"waited {timeout_s:g} s for {what if isinstance(what, str) else what()}")
         time.sleep(0.05)

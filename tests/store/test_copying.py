@@ -8,11 +8,13 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from postgres import PostgresServer
+from sqlalchemy import Connection
 from sqlalchemy import insert
 from sqlalchemy import make_url
 from sqlalchemy import select
@@ -207,7 +209,7 @@ def test_nobody_writes_into_a_copy_that_is_being_made(golden: str, postgres_url:
 
     def write(table: str, _done: int, _total: int) -> None:
         if table == "trial" and not refused:
-            store = open_store(waiting, create=False, writable=True)
+            store = open_store(waiting, create=True, writable=True)  # waits for nothing
             row = {"id": 999, "operator": "x", "name": "x", "language": "hip", "checksum": "x"}
             locked = pytest.raises(DatabaseProblem, match="locked")
             with store, locked as caught, store.transaction() as connection:
@@ -228,3 +230,25 @@ def test_a_study_that_is_being_run_is_named(folder: Path, postgres_url: str) -> 
         run_trial(store.recorder(), study_id, 128, 10.0)  # the source is not disturbed
     assert copy_store(source, str(folder / "later.db"), ignore).driven == ()
     assert json.loads(bundle_of(postgres_url).splitlines()[-1])["rows"] > 0
+
+
+def test_a_source_that_is_cut_off_while_the_copy_is_checked_is_missed_by_nobody(
+    postgres: PostgresServer, postgres_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server does to who is idle in a transaction for long."""
+    normal = copying.checksum_problems
+
+    def slow(connection: Connection) -> Iterator[str]:
+        name = make_url(postgres_url).database
+        postgres.run(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' "
+            "AND state = 'idle in transaction'"
+        )
+        yield from normal(connection)
+
+    with open_store(postgres_url, create=False, writable=True) as store:
+        store.recorder().open_study(make_definition("under way"), fresh=False)
+        monkeypatch.setattr(copying, "checksum_problems", slow)
+        target = str(folder / "new.db")
+        assert copy_store(postgres_url, target, ignore).driven == ("under way",)
+    assert migrate.check(target) == []

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from tuner.domain.queue import Job
 from tuner.domain.queue import JobKind
@@ -28,10 +29,12 @@ from tuner.store import jobs
 from tuner.store import migrate
 from tuner.store import open_store
 from tuner.store import Store
+from tuner.store.job_models import DeviceRow
 from tuner.store.job_models import JobRow
 from tuner.store.leases import database_time
 from tuner.store.owner import Owner
 from tuner.store.owner import this_process
+from tuner.store.table import table_of
 from tuner.store.table import update_row
 from tuner.testing.store_values import make_definition
 from tuner.testing.store_values import make_environment
@@ -39,6 +42,7 @@ from tuner.testing.store_values import make_environment
 A_MOMENT_S = 0.3  # for a thread to come to where it must wait
 ME = this_process()
 ELSEWHERE = Owner("f" * 16, 4711, "boot-1")
+DEVICE = table_of(DeviceRow)
 REQUEST = {"study": "first", "shapes": None, "budget": None, "device": None, "fresh": False}
 
 
@@ -72,8 +76,16 @@ def add(store: Store, key: str | None = None, device_id: str = "cpu", **changes:
 
 
 def claim(store: Store, owner: Owner = ME, device_id: str = "cpu") -> Job | None:
+    expected = has_queued(store, owner, device_id)
     with store.transaction() as connection:
-        return job_running.claim_next(connection, owner, device_id)
+        job = job_running.claim_next(connection, owner, device_id)
+    assert job is None or expected  # who sees nothing waiting never asks
+    return job
+
+
+def has_queued(store: Store, owner: Owner = ME, device_id: str = "cpu") -> bool:
+    with store.session() as session:
+        return job_running.has_queued(session, owner, device_id)
 
 
 def read(store: Store, job_id: int) -> Job:
@@ -194,7 +206,6 @@ def test_a_key_of_another_request_is_refused(queue: Store) -> None:
 
 def test_the_job_that_waited_longest_is_taken_and_those_of_others_are_left(queue: Store) -> None:
     add(queue, device_id="cuda:0")
-    change(queue, add(queue), host=ELSEWHERE.host)
     first, second = add(queue), add(queue)
     job = claim(queue)
     assert job is not None
@@ -311,12 +322,12 @@ def test_a_stopped_job_is_what_was_wished_of_it(store: Store, wish: str, after: 
     assert (claim(store) is not None) == (after != "cancelled")
 
 
-def test_an_unknown_job_is_not_found(store: Store) -> None:
-    for job_id in (0, -1, 77, 2**63, 2**80):
+def test_an_unknown_job_is_not_found(queue: Store) -> None:
+    for job_id in (0, -1, 77, 2**31, 2**63 - 1, 2**80):
         with pytest.raises(NotFound, match=f"no job {job_id}"):
-            read(store, job_id)
+            read(queue, job_id)
         with pytest.raises(NotFound):
-            act(store, "cancel", job_id)
+            act(queue, "cancel", job_id)
 
 
 def test_a_dead_process_s_job_is_taken_back_at_once(queue: Store) -> None:
@@ -378,8 +389,11 @@ def test_a_begun_job_waits_for_the_environment_of_its_study(queue: Store) -> Non
     study_id = queue.recorder().open_study(definition, fresh=False).study_id
     job_id = add(queue)
     change(queue, job_id, study_id=study_id)
+    assert has_queued(queue)
     register(queue, ELSEWHERE, driver="2.0")
     assert claim(queue) is None  # the device elsewhere is of the study's environment
+    assert not has_queued(queue)  # nor is there anything to ask for again and again
+    assert has_queued(queue, ELSEWHERE)
     twin = Owner("e" * 16, 1, "boot-1")
     register(queue, twin, driver="2.0")
     assert getattr(claim(queue, twin), "id", None) == job_id  # any such device will do
@@ -388,6 +402,40 @@ def test_a_begun_job_waits_for_the_environment_of_its_study(queue: Store) -> Non
     register(queue, ELSEWHERE, driver="3.0")
     register(queue, twin, driver="3.0")
     assert getattr(claim(queue), "id", None) == job_id  # there is none any more
+
+
+@pytest.mark.parametrize("how", ["released", "silent"])
+def test_a_begun_job_does_not_wait_for_a_device_that_is_gone(queue: Store, how: str) -> None:
+    """As after an upgrade, which gives each worker another environment, and often another host."""
+    definition = make_definition(environment=make_environment(driver="2.0"))
+    study_id = queue.recorder().open_study(definition, fresh=False).study_id
+    job_id = add(queue)
+    change(queue, job_id, study_id=study_id)
+    register(queue, ELSEWHERE, driver="2.0")
+    assert not has_queued(queue)
+    with queue.transaction() as connection:
+        if how == "released":
+            job_devices.release_devices(connection, ELSEWHERE)
+        else:
+            elsewhere = DEVICE.c.owner == str(ELSEWHERE)
+            row_id = connection.scalars(select(DEVICE.c.id).where(elsewhere)).one()
+            seen_at = database_time(connection) - job_running.RUNNER_SILENCE
+            update_row(connection, DeviceRow, row_id, {"seen_at": seen_at})
+    assert has_queued(queue)
+    assert getattr(claim(queue), "id", None) == job_id
+
+
+def test_a_process_that_ends_lets_go_of_its_jobs_as_wished(queue: Store) -> None:
+    register(queue, ME, "cuda:0")
+    register(queue, ELSEWHERE)
+    ids = [add(queue), add(queue, device_id="cuda:0"), add(queue)]
+    claim(queue)
+    claim(queue, device_id="cuda:0")
+    claim(queue, ELSEWHERE)
+    act(queue, "pause", ids[1])
+    with queue.transaction() as connection:
+        job_running.stop_all(connection, ME)
+    assert [read(queue, each).state for each in ids] == ["queued", "paused", "running"]
 
 
 def test_a_device_has_one_process_that_takes_its_jobs(queue: Store) -> None:

@@ -152,6 +152,51 @@ def test_the_lease_is_renewed_while_nothing_is_stored(url: str) -> None:
         assert not [each for each in threading.enumerate() if each.name == "tuner-lease"]
 
 
+def test_a_study_kept_while_the_last_one_is_dropped_has_a_thread_of_its_own() -> None:
+    """The thread of the dropped one may be in a renewal, and see its end only later."""
+    writing, go_on = threading.Event(), threading.Event()
+
+    def slow() -> object:
+        writing.set()
+        go_on.wait(20.0)
+        raise DatabaseProblem("away")
+
+    keeper = leases.LeaseKeeper(slow, interval_s=0.01)  # type: ignore[arg-type]
+    keeper.keep(1)
+    assert writing.wait(20.0)
+    dropping = threading.Thread(target=keeper.drop, args=(1,), daemon=True)
+    dropping.start()
+    while keeper._thread is not None:
+        time.sleep(0.01)
+    keeper.keep(2)
+    go_on.set()
+    dropping.join(5.0)
+    assert not dropping.is_alive()
+    keeper.drop(2)
+    assert not [each for each in threading.enumerate() if each.name == "tuner-lease"]
+
+
+def test_a_study_that_can_not_be_given_up_keeps_no_other(url: str) -> None:
+    with open_store(url, create=True, writable=True) as store:
+        refusing: list[bool] = []
+
+        def write() -> object:
+            if refusing and refusing.pop():
+                raise DatabaseProblem("away")
+            return store.transaction()
+
+        recorder = StudyRecorder(write, store.session)  # type: ignore[arg-type]
+        for name in ("one", "two", "three"):
+            recorder.open_study(make_definition(name), fresh=False)
+        refusing[:] = [False, True]
+        with pytest.raises(DatabaseProblem, match="away"):
+            recorder.release()
+        assert not [each for each in threading.enumerate() if each.name == "tuner-lease"]
+        with store.session() as session:
+            found = session.scalars(select(StudyRow.owner).order_by(StudyRow.id)).all()
+        assert [each is None for each in found].count(True) == 2
+
+
 def test_a_lease_that_was_lost_is_not_renewed(url: str) -> None:
     with open_store(url, create=True, writable=True) as store:
         recorder = store.recorder()

@@ -28,6 +28,7 @@ from tuner.store.check import describe_schema
 from tuner.store.location import locate
 from tuner.store.models import TrialRow
 from tuner.store.server import server_engine
+from tuner.store.server import take_schema_turn
 from tuner.store.table import update_row
 from tuner.testing.store_steps import confirm
 from tuner.testing.store_steps import run_trial
@@ -80,6 +81,43 @@ def test_a_missing_database_is_named_with_a_remedy(postgres_url: str) -> None:
     assert "createdb" in error.hint
 
 
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("bob:secret?x@db/name", "db/name"),
+        ("bob:secret?@db:5/name?host=/run&password=secret", "db:5/name?host=/run"),
+        ("bob:secret/a@db/name", "db/name"),
+        ("bob:secret:a@db/name", "db/name"),
+        ("bob:a#secret@db/name", "db/name"),
+        ("bob:a%40secret@db/name", "db/name"),
+        ("bob@org:secret@db/name", "db/name"),
+        ("db/name?password=a@secret", "db/name"),
+        ("db/name?password=a:b@secret&port=5", "db/name?port=5"),
+        ("/name?host=/run/a@b", "/name?host=/run/a@b"),
+    ],
+)
+def test_a_password_is_never_shown(address: str, shown: str) -> None:
+    assert str(locate(f"postgresql://{address}")) == f"postgresql://{shown}"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("bob:a@secret@db/name", "bob:a@secret/b@db/name", "bob:a@secret?x@db/name"),
+        *("bob:secret@db/name?user=a@b", "bob:secret?x=1@db/name", "db:5/name?password=a@secret"),
+    ],
+)
+def test_a_url_that_leaves_open_what_is_password_is_refused(address: str) -> None:
+    error = refused(f"postgresql://{address}", UsageError, "postgresql://… has an @")
+    assert "%40" in error.hint
+
+
+def test_a_missing_role_is_no_missing_database(postgres_url: str) -> None:
+    url = make_url(postgres_url).set(username="nobody_here").render_as_string(hide_password=False)
+    error = refused(url, DatabaseProblem, "nobody_here.*does not exist")
+    assert "createdb" not in error.hint
+
+
 @pytest.mark.parametrize("url", ["postgresql://me:secret@host:port/x", "postgresql://[::1/x"])
 def test_what_is_no_url_is_a_usage_error(url: str) -> None:
     refused(url, UsageError, "is not a URL")
@@ -130,6 +168,15 @@ def test_another_encoding_is_refused(postgres: PostgresServer) -> None:
         refused(url, DatabaseProblem, "encoding LATIN1, tuner needs UTF8")
     finally:
         postgres.drop(url)
+
+
+def test_who_opens_a_database_that_is_there_waits_for_no_copy_or_upgrade(postgres_url: str) -> None:
+    engine = server_engine(locate(postgres_url), "migrate")
+    hasty = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-clock_timeout%3D200ms"
+    with engine.begin() as connection:
+        take_schema_turn(connection)
+        open_store(hasty, create=True, writable=True).close()
+    engine.dispose()
 
 
 # Sessions

@@ -1,4 +1,4 @@
-"""The verbs of the program as functions: what the command line, and later the service, call.
+"""The verbs of the program as functions: what the command line and the service call.
 
 Composition root: the only place where studies, store, workers and reports meet. Heavy packages
 are imported inside the functions that need them.
@@ -7,10 +7,11 @@ are imported inside the functions that need them.
 from __future__ import annotations
 
 from tuner.api.answer import best
-from tuner.api.answer import best_json
 from tuner.api.answers import BestAnswers
+from tuner.api.changing import change_job
+from tuner.api.changing import change_study
+from tuner.api.changing import JobAction
 from tuner.api.common import all_operators
-from tuner.api.common import find_operator
 from tuner.api.comparing import compare
 from tuner.api.dashboard import optuna_copies
 from tuner.api.database import backup_database
@@ -20,16 +21,15 @@ from tuner.api.database import database_info
 from tuner.api.database import upgrade_database
 from tuner.api.evidence import list_evidence
 from tuner.api.evidence import show_evidence
+from tuner.api.figures import MAX_COPY_GB_S
 from tuner.api.figures import study_figures
 from tuner.api.importing import bundle_source
 from tuner.api.importing import import_file
-from tuner.api.job_progress import job_progress
 from tuner.api.job_running import run_job
 from tuner.api.jobs import cancel_job
 from tuner.api.jobs import launch_reproduce
 from tuner.api.jobs import launch_study
 from tuner.api.jobs import list_job_devices
-from tuner.api.jobs import list_jobs
 from tuner.api.jobs import newest_job
 from tuner.api.jobs import pause_job
 from tuner.api.jobs import resume_job
@@ -39,7 +39,6 @@ from tuner.api.known_devices import DeviceMemory
 from tuner.api.listing import list_operators
 from tuner.api.lookup import Launch
 from tuner.api.lookup import look_up
-from tuner.api.lookup import Lookup
 from tuner.api.machine import compile_operator
 from tuner.api.machine import diagnose
 from tuner.api.machine import list_devices
@@ -58,43 +57,44 @@ from tuner.api.paging import trial_source
 from tuner.api.profiling import import_profile
 from tuner.api.profiling import list_profiles
 from tuner.api.profiling import profile_trial
+from tuner.api.progress import job_progress
+from tuner.api.progress import study_progress
+from tuner.api.queue_now import queue_now
 from tuner.api.reading import export_source
 from tuner.api.reading import export_trial
 from tuner.api.reading import history
-from tuner.api.reading import list_studies
-from tuner.api.reading import list_trials
 from tuner.api.reading import show_trial
 from tuner.api.registered import registered_studies
-from tuner.api.report_text import report_text
+from tuner.api.reporting import report_text
 from tuner.api.reporting import write_report
 from tuner.api.reproducing import reproduce
-from tuner.api.streaming import csv_chunks
 from tuner.api.studies import run_study
 from tuner.api.studies import StudyResult
-from tuner.api.viewing import figure_text
+from tuner.api.viewing import newest_winners
 from tuner.api.viewing import record_reruns
-from tuner.api.viewing import study_progress
 from tuner.api.viewing import study_view
-from tuner.api.viewing import StudyView
 from tuner.api.work_queue import open_work_queue
 from tuner.report.comparison import COLUMNS as COMPARE_COLUMNS
+from tuner.report.csv_text import csv_chunks
+from tuner.report.shown import number as figure_text
 
 __all__ = [
     "COMPARE_COLUMNS",
+    "MAX_COPY_GB_S",
     "BestAnswers",
     "DatabaseTallies",
     "DeviceMemory",
+    "JobAction",
     "Launch",
-    "Lookup",
     "Page",
     "StudyResult",
-    "StudyView",
     "all_operators",
     "backup_database",
     "best",
-    "best_json",
     "bundle_source",
     "cancel_job",
+    "change_job",
+    "change_study",
     "check_database",
     "check_readable",
     "compare",
@@ -107,7 +107,6 @@ __all__ = [
     "export_source",
     "export_trial",
     "figure_text",
-    "find_operator",
     "history",
     "import_file",
     "import_profile",
@@ -117,13 +116,11 @@ __all__ = [
     "list_devices",
     "list_evidence",
     "list_job_devices",
-    "list_jobs",
     "list_operators",
     "list_profiles",
-    "list_studies",
-    "list_trials",
     "look_up",
     "newest_job",
+    "newest_winners",
     "open_work_queue",
     "optuna_copies",
     "page_environments",
@@ -134,6 +131,7 @@ __all__ = [
     "pause_job",
     "prepare_database",
     "profile_trial",
+    "queue_now",
     "record_reruns",
     "registered_studies",
     "report_text",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace
 from functools import partial
-from typing import Any
 from typing import TYPE_CHECKING
 
 from tuner.api.common import device_for
@@ -15,7 +16,7 @@ from tuner.api.common import find_operator
 from tuner.api.common import open_database
 from tuner.api.common import source_hashes
 from tuner.api.known_devices import DeviceFinder
-from tuner.api.known_devices import probe_device
+from tuner.api.known_devices import find_here
 from tuner.domain.environment import Environment
 from tuner.domain.study import BestCandidate
 from tuner.domain.workload import parse_shape
@@ -28,7 +29,6 @@ from tuner.report.best import BestAnswer
 from tuner.report.best import Match
 from tuner.report.best import nearest_shape
 from tuner.report.best import source_is_current
-from tuner.report.json_text import json_text
 from tuner.settings import load_settings
 from tuner.settings import Settings
 
@@ -48,7 +48,7 @@ def best(
     architecture: str | None = None,
     implementation: str | None = None,
     match: Match | None = None,
-    find_device: DeviceFinder = probe_device,
+    find_device: DeviceFinder = find_here,
     settings: Settings | None = None,
 ) -> BestAnswer:
     """Return the best stored config for a workload.
@@ -63,7 +63,8 @@ def best(
             ``match="same-arch"``.
         implementation: Only this one.
         match: ``exact`` (default), ``same-arch`` or ``nearest-shape``.
-        find_device: Tells the environment of a device; the default asks a worker process.
+        find_device: Tells the environment of a device; the default asks a process on this
+            machine.
         settings: None reads them from the environment and ``tuner.toml``.
 
     Raises:
@@ -71,7 +72,6 @@ def best(
         DeviceUnavailable: The device can't be used.
         DatabaseProblem: The database can't be used.
     """
-    settings = settings or load_settings()
     question = Question(
         shape=parse_shape(shape) if isinstance(shape, str) else tuple(shape),
         dtype=dtype,
@@ -80,24 +80,40 @@ def best(
         implementation=implementation,
         match=match,
     )
+    opened = open_answer(operator, question, device, find_device, settings or load_settings())
+    with opened as (_, answer):
+        return answer
+
+
+@contextmanager
+def open_answer(
+    operator: str,
+    question: Question,
+    device: str | None,
+    find_device: DeviceFinder,
+    settings: Settings,
+) -> Iterator[tuple[Session, BestAnswer]]:
+    """Give the answer to a question, and the state of the database that it follows from.
+
+    Raises:
+        NotFound: Nothing matches; the message says what differs.
+        DeviceUnavailable: The device can't be used.
+        DatabaseProblem: The database can't be used.
+    """
+    from tuner.store.known_devices import registered_devices
+
     operator_here = find_operator(operator, settings)
     asked = question.workload(operator_here)
     hashes = source_hashes(operator_here)
     with open_database(settings, create=False, writable=False) as store:
         here = None
-        if architecture is None:
-            here = find_device(device_for(device, "auto", settings), settings)
+        if question.architecture is None:
+            with store.session() as session:
+                registered = registered_devices(session)
+            here = find_device(device_for(device, "auto", settings), settings, registered)
         with store.session() as session:
             answer = answer_question(session, question, asked, here, hashes)
-            return _with_all_samples(session, answer)
-
-
-def best_json(operator: str, shape: str | Sequence[int], **asked: Any) -> bytes:
-    """Return what ``tuner best --format json`` prints for the same question, to the byte.
-
-    Takes the arguments of ``best`` and raises what it raises.
-    """
-    return json_text(best(operator, shape, **asked).as_plain()).encode("ascii")
+            yield session, _with_all_samples(session, answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +205,9 @@ def answer_question(
         )
     wanted, notes = asked, []
     if question.match == "nearest-shape":
-        shapes = queries.tuned_shapes(session, asked, environment_key=here.key)
+        shapes = queries.tuned_shapes(
+            session, asked, environment_key=here.key, implementation=question.implementation
+        )
         nearest = nearest_shape(shapes, asked.shape)
         if nearest is not None and nearest != asked.shape:
             wanted = Workload(asked.operator, nearest, asked.dtype, asked.scalars)

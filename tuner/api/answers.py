@@ -1,7 +1,9 @@
 """Answers to ``best`` that are kept for as long as they are right: what the service gives.
 
 An answer follows from the question, the database, the operator's files, and the machine and
-toolchain of the device. It is given again while none of them has changed, and never after.
+toolchain of the device: as registered in the database, or as a probe found it lately. It is given
+again while none of them has changed, and never after; only a device that nobody takes jobs for is
+believed to be what it was for the time that ``known_devices`` says.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from tuner.api.answer import Question
 from tuner.api.common import device_for
 from tuner.api.common import open_database
 from tuner.api.known_devices import DeviceFinder
-from tuner.api.known_devices import probe_device
+from tuner.api.known_devices import find_here
 from tuner.api.known_operators import KnownOperator
 from tuner.api.known_operators import OperatorMemory
 from tuner.api.known_operators import SETTLED_NS
@@ -34,6 +36,7 @@ from tuner.settings import Settings
 if TYPE_CHECKING:
     from tuner.store import Store
     from tuner.store.changes import Changes
+    from tuner.store.known_devices import RegisteredDevice
 
 MAX_KEPT = 4096  # answers of about 5 kB each
 # SQLite's driver gives up the interpreter's lock at every row, and gets it back up to 5 ms later
@@ -54,12 +57,13 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A database that is kept open, and the answers it gave since it changed last."""
+    """A database that is kept open, with what was read of it since it changed last."""
 
     store: Store
     changes: Changes
     turns: threading.BoundedSemaphore
     mark: object = None
+    registered: tuple[RegisteredDevice, ...] = ()
     answers: dict[Hashable, _Answer] = field(default_factory=dict)
 
     def close(self) -> None:
@@ -79,7 +83,7 @@ class BestAnswers:
     def __init__(
         self,
         settings: Settings,
-        find_device: DeviceFinder = probe_device,
+        find_device: DeviceFinder = find_here,
         settled_ns: int = SETTLED_NS,
     ) -> None:
         self._settings = settings
@@ -99,11 +103,14 @@ class BestAnswers:
         opened = self._opened
         if opened is None or key not in opened.answers:  # a hint only; nothing is looked at yet
             return None
-        kept = self._current().answers.get(key)
+        opened = self._current()
+        kept = opened.answers.get(key)
         if kept is None or self._operators.find(kept.known.operator.name) is not kept.known:
             return None
-        if kept.device is not None and self._find_device(kept.device, self._settings) != kept.here:
-            return None
+        if kept.device is not None:
+            here = self._find_device(kept.device, self._settings, opened.registered)
+            if here != kept.here:
+                return None
         return kept.content
 
     def best_json(
@@ -151,7 +158,7 @@ class BestAnswers:
         chosen, here = None, None
         if architecture is None:
             chosen = device_for(device, "auto", self._settings)
-            here = self._find_device(chosen, self._settings)
+            here = self._find_device(chosen, self._settings, self._current().registered)
         # Looked at before the answer is read: what is committed between the two makes the next
         # look differ.
         opened = self._current()
@@ -180,8 +187,8 @@ class BestAnswers:
                 opened = self._opened_anew()
             mark = opened.changes.mark()
             if mark != opened.mark:
-                opened = replace(opened, mark=mark, answers={})
-                _check_schema(opened.store)  # an upgrade is a change, too
+                registered = _read_registered(opened.store)
+                opened = replace(opened, mark=mark, registered=registered, answers={})
                 self._opened = opened
             return opened
 
@@ -202,8 +209,15 @@ class BestAnswers:
         return self._opened
 
 
-def _check_schema(store: Store) -> None:
+def _read_registered(store: Store) -> tuple[RegisteredDevice, ...]:
+    """Return the registered devices of a database that has changed.
+
+    Raises:
+        SchemaMismatch: It was upgraded, which is a change, too.
+    """
+    from tuner.store.known_devices import registered_devices
     from tuner.store.schema import require_current
 
     with store.session() as session:
         require_current(session.connection(), str(store.location))
+        return registered_devices(session)

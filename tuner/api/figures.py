@@ -11,6 +11,16 @@ from tuner.settings import Settings
 MAX_COPY_GB_S = 1e9
 
 
+def check_copy(copy_gb_s: float | None) -> None:
+    """Check what a plain copy is said to reach.
+
+    Raises:
+        UsageError: Nothing reaches that.
+    """
+    if copy_gb_s is not None and not 0.0 < copy_gb_s < MAX_COPY_GB_S:
+        raise UsageError(f"a copy can't reach {copy_gb_s} GB/s", hint="give what was measured")
+
+
 def study_figures(
     study: str | int, settings: Settings, *, copy_gb_s: float | None = None
 ) -> dict[str, Plain]:
@@ -29,8 +39,7 @@ def study_figures(
     from tuner.report.chart_style import template
     from tuner.report.charts import study_charts
 
-    if copy_gb_s is not None and not 0.0 < copy_gb_s < MAX_COPY_GB_S:
-        raise UsageError(f"a copy can't reach {copy_gb_s} GB/s", hint="give what was measured")
+    check_copy(copy_gb_s)
     with open_database(settings, create=False, writable=False) as store, store.session() as session:
         report = read_report(session, study)
     groups = study_charts(report, copy_gb_s=copy_gb_s)

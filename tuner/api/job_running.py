@@ -6,7 +6,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tuner.api.registered import find_registered
+from tuner.api.registered import registered_path
 from tuner.api.reproducing import reproduce
 from tuner.api.studies import run_study
 from tuner.domain.identity import Plain
@@ -51,6 +51,7 @@ def run_job(
             request["record"],
             device=device_id,
             shape=request["shape"],
+            stored_only=True,
             listener=listen,
             settings=settings,
         )
@@ -59,7 +60,7 @@ def run_job(
         return {name: summary[name] for name in names if name in summary}
     budget = request["budget"]
     result = run_study(
-        find_registered(request["study"], settings).path,
+        registered_path(request["study"], settings),
         shapes=request["shapes"],
         device=device_id,
         budget=None if budget is None else parse_budget(budget),

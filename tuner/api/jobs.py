@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 from tuner.api.common import device_for
 from tuner.api.common import open_database
+from tuner.api.known_devices import auto_device
 from tuner.api.originals import read_subject
 from tuner.api.plain import plain
 from tuner.api.registered import find_registered
+from tuner.domain.device import check_device_name
 from tuner.domain.identity import Plain
 from tuner.domain.queue import ENDED
 from tuner.domain.queue import Job
 from tuner.domain.queue import JobKind
-from tuner.domain.queue import JobState
 from tuner.domain.workload import parse_shape
 from tuner.errors import DeviceUnavailable
 from tuner.errors import NotFound
@@ -30,11 +31,8 @@ if TYPE_CHECKING:
 
     from tuner.store import Store
 
-_DEVICE = re.compile(r"(auto|cpu|(cuda|hip):[0-9]{1,3})", re.ASCII)
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 MAX_RECORD_CHARACTERS = 200
-MAX_LIMIT = 10_001
-_AUTO_ORDER = {"hip": 0, "cuda": 1, "cpu": 3}  # as a command chooses
 
 
 def launch_study(
@@ -82,14 +80,16 @@ def launch_study(
     with open_database(settings, create=True, writable=True) as store:
         known = _job_of_key(store, idempotency_key, JobKind.STUDY, request)
         if known is not None:
-            return _row(known), False
+            return job_row(known), False
         found = find_registered(study, settings)
+        spec = found.spec
         if shapes is not None:
-            with_shapes(found.spec, found.operator, shapes)
+            spec = with_shapes(spec, found.operator, shapes)
         if budget is not None:
             parse_budget(budget)
-        asked = device_for(device, found.spec.device, settings)
-        return _add(store, JobKind.STUDY, request, asked, idempotency_key)
+        asked = device_for(device, spec.device, settings)
+        complete = {**request, "name": spec.name}  # what it will be stored under
+        return _add(store, JobKind.STUDY, complete, asked, idempotency_key)
 
 
 def launch_reproduce(
@@ -123,7 +123,7 @@ def launch_reproduce(
     with open_database(settings, create=True, writable=True) as store:
         known = _job_of_key(store, idempotency_key, JobKind.REPRODUCE, request)
         if known is not None:
-            return _row(known), False
+            return job_row(known), False
         if "/" in record or len(record) > MAX_RECORD_CHARACTERS:
             raise UsageError(
                 f"record {record[:100]!r} is none", hint="give a trial's id, or a stored name"
@@ -131,42 +131,19 @@ def launch_reproduce(
         with store.session() as session:
             subject = read_subject(session, record, settings)
         if shape is not None:
-            dims = subject.operator.dims
-            if len(parse_shape(shape)) != len(dims):
-                raise UsageError(
-                    f"shape {shape[:60]!r}: {subject.operator.name} takes {len(dims)} dimensions",
-                    hint=f"write {'x'.join(dims)}",
-                )
+            subject.operator.check_shape(parse_shape(shape))
         asked = device or subject.device_id or settings.device
         return _add(store, JobKind.REPRODUCE, request, asked, idempotency_key)
 
 
-def list_jobs(
-    settings: Settings, *, state: str | None = None, after: int | None = None, limit: int = 100
-) -> list[dict[str, Plain]]:
-    """Return jobs, newest first.
-
-    Args:
-        settings: Say which database.
-        state: Only those in it.
-        after: Last id of the page before this one.
-        limit: At most so many.
-
-    Raises:
-        UsageError: There is no such state, or the limit is out of range.
-        NotFound: There is no database.
-    """
-    from tuner.store import jobs
-
-    if state is not None and state not in set(JobState):
-        raise UsageError(f"no state {state[:40]!r}", hint=f"one of {', '.join(JobState)}")
-    if not 1 <= limit <= MAX_LIMIT:
-        raise UsageError(f"limit {limit} is out of range", hint=f"1 to {MAX_LIMIT}")
-    with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        found = jobs.list_jobs(
-            session, state=None if state is None else JobState(state), after=after, limit=limit
-        )
-    return [_row(each) for each in found]
+def job_row(job: Job) -> dict[str, Plain]:
+    """Return a job as every answer shows it."""
+    name = job.request["study"] if job.kind is JobKind.STUDY else job.request["record"]
+    row: dict[str, Plain] = plain(job)
+    row["job_id"] = row.pop("id")
+    for private in ("idempotency_key", "owner", "seen_at"):
+        del row[private]
+    return {"study": name, **row}
 
 
 def show_job(job_id: int, settings: Settings) -> dict[str, Plain]:
@@ -178,11 +155,11 @@ def show_job(job_id: int, settings: Settings) -> dict[str, Plain]:
     from tuner.store import jobs
 
     with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        return _row(jobs.read_job(session, job_id))
+        return job_row(jobs.read_job(session, job_id))
 
 
 def newest_job(study: str, settings: Settings) -> dict[str, Plain] | None:
-    """Return the newest job that was asked for by a study's name, or opened the study; or None.
+    """Return the newest job that is to run a study of a name, or opened the study; or None.
 
     Args:
         study: Name of a study, or id of a stored one.
@@ -193,7 +170,7 @@ def newest_job(study: str, settings: Settings) -> dict[str, Plain] | None:
     """
     with open_database(settings, create=False, writable=False) as store, store.session() as session:
         job = _newest(session, study)
-    return None if job is None else _row(job)
+    return None if job is None else job_row(job)
 
 
 def resume_study(study: str, settings: Settings) -> tuple[dict[str, Plain], bool]:
@@ -223,6 +200,7 @@ def resume_study(study: str, settings: Settings) -> tuple[dict[str, Plain], bool
         else:
             # On the device it had; with ``fresh``, it would begin again and not go on.
             asked = {**job.request, "device": job.device_id, "fresh": False}
+            asked.pop("name", None)  # follows from the rest
     return launch_study(**asked, settings=settings)
 
 
@@ -282,7 +260,7 @@ def _wish(
         open_database(settings, create=False, writable=True) as store,
         store.transaction() as connection,
     ):
-        return _row(change(connection, job_id))
+        return job_row(change(connection, job_id))
 
 
 def _job_of_key(
@@ -304,15 +282,12 @@ def _add(
 ) -> tuple[dict[str, Plain], bool]:
     from tuner.store import jobs
 
-    if not _DEVICE.fullmatch(asked):
-        raise UsageError(
-            f"device {asked[:40]!r} is not understood", hint="auto, cpu, cuda:N or hip:N"
-        )
+    check_device_name(asked)
     with store.session() as session:
         device_id = _device(session, asked)
     with store.transaction() as connection:
         job, is_new = jobs.add_job(connection, kind, request, device_id, key)
-    return _row(job), is_new
+    return job_row(job), is_new
 
 
 def _device(session: Session, asked: str) -> str:
@@ -331,16 +306,13 @@ def _device(session: Session, asked: str) -> str:
                 hint=f"there are {', '.join(known)}; or start `tuner work --device {asked}`",
             )
         return asked
-    if not known:
+    chosen = auto_device((each.device_id, each.state != "gone") for each in devices)
+    if chosen is None:
         raise DeviceUnavailable(
             "no process has taken jobs for any device yet, so that auto means none",
             hint="wait for `tuner work` to start, or name the device",
         )
-    alive = [each for each in devices if each.state != "gone"] or devices
-    return min(
-        (each.device_id for each in alive),
-        key=lambda each: (_AUTO_ORDER.get(each.partition(":")[0], 2), each),
-    )
+    return chosen
 
 
 def _newest(session: Session, study: str) -> Job | None:
@@ -352,13 +324,3 @@ def _newest(session: Session, study: str) -> Job | None:
     except NotFound:
         study_id = None
     return jobs.newest_of_study(session, study, study_id)
-
-
-def _row(job: Job) -> dict[str, Plain]:
-    """Return a job as every answer shows it."""
-    name = job.request["study"] if job.kind is JobKind.STUDY else job.request["record"]
-    row: dict[str, Plain] = plain(job)
-    row["job_id"] = row.pop("id")
-    for private in ("idempotency_key", "owner", "seen_at"):
-        del row[private]
-    return {"study": name, **row}

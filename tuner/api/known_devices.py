@@ -1,42 +1,60 @@
-"""Which machine and toolchain a device name stands for: asked of a worker, or remembered.
+"""Which machine and toolchain a device name stands for: as registered, or asked of a worker.
 
-Asking starts a worker process, which takes about a second and with a cold GPU driver up to 20.
-The service therefore remembers. What it remembers can only be wrong where the driver or the
-toolchain of a device is exchanged under a running service: drivers need the processes that use
-them to end, and what is remembered is asked for again after ``MAX_AGE_S``.
+A device that a process takes jobs for is as that process registered it, in the database. Any
+other is asked: that starts a worker process, which takes about a second and with a cold GPU driver
+up to 20, so the service remembers what came of it. It can only be wrong where the driver or the
+toolchain of a device that nobody takes jobs for is exchanged under a running service: drivers need
+the processes that use them to end, and what is remembered is asked for again after ``MAX_AGE_S``.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from datetime import UTC
+from operator import attrgetter
+from typing import TYPE_CHECKING
 from typing import TypeAlias
 
-from tuner.api.common import open_database
 from tuner.api.common import open_worker
+from tuner.domain.device import check_device_name
+from tuner.domain.device import first_device
 from tuner.domain.environment import Environment
 from tuner.errors import Conflict
 from tuner.errors import DeviceUnavailable
-from tuner.errors import UsageError
 from tuner.settings import Settings
 
-DeviceFinder: TypeAlias = Callable[[str, Settings], Environment]
+if TYPE_CHECKING:
+    from tuner.store.known_devices import RegisteredDevice
+
+# Given the name of a device, the settings, and the devices that are registered in the database.
+DeviceFinder: TypeAlias = Callable[[str, Settings, "Sequence[RegisteredDevice]"], Environment]
+DeviceProbe: TypeAlias = Callable[[str, Settings], Environment]
 
 MAX_AGE_S = 600.0
 MAX_AGE_OF_A_FAILURE_S = 30.0
-_DEVICE = re.compile(r"auto|cpu|(cuda|hip):\d{1,4}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _Failure:
+    """Why a device can't be used. Not the error: each one raised keeps its own trace."""
+
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Probed:
     asked_at_s: float
-    answer: Environment | DeviceUnavailable
+    answer: Environment | _Failure
 
     def is_fresh(self, now_s: float) -> bool:
-        is_failure = isinstance(self.answer, DeviceUnavailable)
+        is_failure = isinstance(self.answer, _Failure)
         return now_s - self.asked_at_s < (MAX_AGE_OF_A_FAILURE_S if is_failure else MAX_AGE_S)
 
 
@@ -48,6 +66,45 @@ def probe_device(device_id: str, settings: Settings) -> Environment:
     """
     with open_worker(device_id, settings) as worker:
         return worker.environment
+
+
+def find_here(
+    device_id: str, settings: Settings, _registered: Sequence[RegisteredDevice]
+) -> Environment:
+    """Return the environment of a device of this machine, whatever is registered.
+
+    Raises:
+        DeviceUnavailable: The device can't be used, with the reason.
+    """
+    return probe_device(device_id, settings)
+
+
+def auto_device(devices: Iterable[tuple[str, bool]]) -> str | None:
+    """Return the device that ``auto`` means where processes take jobs, or None without any.
+
+    Args:
+        devices: Each one that ever was taken, and whether it is now: those go first.
+    """
+    listed = sorted(devices)
+    taken = [device_id for device_id, is_taken in listed if is_taken]
+    return first_device(taken or [device_id for device_id, _ in listed])
+
+
+def _taken_check() -> Callable[[RegisteredDevice], bool]:
+    """Return what tells whether a process takes a device's jobs now.
+
+    Mostly one process takes those of all devices of a host, and is looked up once.
+    """
+    now = datetime.now(UTC)
+    found: dict[tuple[str | None, datetime], bool] = {}
+
+    def is_taken(device: RegisteredDevice) -> bool:
+        key = device.owner, device.seen_at
+        if key not in found:
+            found[key] = device.is_taken(now)
+        return found[key]
+
+    return is_taken
 
 
 class DeviceMemory:
@@ -63,54 +120,72 @@ class DeviceMemory:
     """
 
     def __init__(
-        self, probe: DeviceFinder = probe_device, clock: Callable[[], float] = time.monotonic
+        self, probe: DeviceProbe = probe_device, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._probe = probe
         self._clock = clock
-        self._lock = threading.Lock()  # one worker process at a time
-        self._remembered: dict[str, _Remembered] = {}
+        # One worker process at a time, whatever the device. Lookups need no token: those of many
+        # devices that are not there would else start as many processes. What is known waits for
+        # none of this.
+        self._lock = threading.Lock()
+        self._probed: dict[str, _Probed] = {}
 
-    def find(self, device_id: str, settings: Settings) -> Environment:
+    def find(
+        self, device_id: str, settings: Settings, registered: Sequence[RegisteredDevice]
+    ) -> Environment:
         """Return the environment of a device.
+
+        Args:
+            device_id: ``auto`` is what it is for jobs; where nothing is registered, the first
+                usable device here.
+            settings: For the process that is asked.
+            registered: The devices in the database.
 
         Raises:
             UsageError: It is no device's name.
             DeviceUnavailable: No machine has it, or it can't be used.
             Conflict: Other machines have it, and they differ.
-            DatabaseProblem: The database can't be used.
         """
-        if not _DEVICE.fullmatch(device_id):
-            raise UsageError(
-                f"no device is named {device_id[:40]!r}", hint="auto, cpu, cuda:N or hip:N"
+        check_device_name(device_id)
+        is_taken = _taken_check()
+        if device_id == "auto":
+            known = ((each.device_id, is_taken(each)) for each in registered)
+            device_id = auto_device(known) or device_id
+        own = [each for each in registered if each.device_id == device_id]
+        for each in own:
+            # Only while its process lives: after a driver's exchange, an old row says what no
+            # longer is. Of other hosts, the last word is the best there is where none lives.
+            if each.is_here and is_taken(each):
+                return each.environment
+        found = self._ask(device_id, settings)
+        if isinstance(found, Environment):
+            return found
+        others = sorted((each for each in own if not each.is_here), key=attrgetter("seen_at"))
+        # Rows are kept: after an upgrade, the one before it says what no longer is.
+        living = [each for each in others if is_taken(each)]
+        elsewhere = {each.environment.key: each.environment for each in living or others[-1:]}
+        if len(elsewhere) > 1:
+            raise Conflict(
+                f"{len(elsewhere)} machines have a device {device_id}, and they differ",
+                hint="ask for an architecture instead: arch=",
             )
-        found = self._remembered.get(device_id)
+        if not elsewhere:
+            raise DeviceUnavailable(found.message, hint=found.hint)
+        return next(iter(elsewhere.values()))
+
+    def _ask(self, device_id: str, settings: Settings) -> Environment | _Failure:
+        """Return what this machine says of a device, now or lately."""
+        found = self._probed.get(device_id)
         if found is None or not found.is_fresh(self._clock()):
             with self._lock:
-                found = self._remembered.get(device_id)
+                found = self._probed.get(device_id)
                 if found is None or not found.is_fresh(self._clock()):
-                    found = _Remembered(self._clock(), self._ask(device_id, settings))
-                    self._remembered[device_id] = found
-        if isinstance(found.answer, DeviceUnavailable):
-            raise found.answer
+                    answer = self._answer(device_id, settings)
+                    found = self._probed[device_id] = _Probed(self._clock(), answer)
         return found.answer
 
-    def _ask(self, device_id: str, settings: Settings) -> Environment | DeviceUnavailable:
-        from tuner.store.known_devices import registered_environments
-
-        with (
-            open_database(settings, create=False, writable=False) as store,
-            store.session() as session,
-        ):
-            here, elsewhere = registered_environments(session, device_id)
-        if here is not None:
-            return here
+    def _answer(self, device_id: str, settings: Settings) -> Environment | _Failure:
         try:
             return self._probe(device_id, settings)
         except DeviceUnavailable as error:
-            found = {each.key: each for each in elsewhere}
-            if len(found) > 1:
-                raise Conflict(
-                    f"{len(found)} machines have a device {device_id}, and they differ",
-                    hint="ask for an architecture instead: arch=",
-                ) from error
-            return next(iter(found.values()), error)
+            return _Failure(error.message, error.hint)

@@ -86,21 +86,41 @@ class OperatorMemory:
         """
         looks = set(_files(str(operator.directory)))
         for root in self._roots:
-            looks.add(_look(str(root), os.stat(root)))
-            with os.scandir(root) as entries:
-                looks |= {_look(each.path, each.stat()) for each in entries if each.is_dir()}
+            looks.add(_look(str(root)))
+            looks |= {_look(each.path) for each in _entries(str(root)) if _is_dir(each)}
         return frozenset(looks)
 
 
 def _files(folder: str) -> Iterator[_Look]:
-    with os.scandir(folder) as entries:
-        for each in entries:
-            if each.is_dir():
-                if each.name != "__pycache__":
-                    yield from _files(each.path)
-            else:
-                yield _look(each.path, each.stat())
+    for each in _entries(folder):
+        if not _is_dir(each):
+            yield _look(each.path)
+        elif each.name != "__pycache__":
+            yield from _files(each.path)
 
 
-def _look(path: str, status: os.stat_result) -> _Look:
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """Return what is in a folder; nothing, where it is gone or can't be read.
+
+    What that means is for ``find_operator`` to say, which is asked because the look differs.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _is_dir(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _look(path: str) -> _Look:
+    try:
+        status = os.stat(path)
+    except OSError:  # a link to nothing, as Emacs leaves beside a file that it edits
+        return path, -1, 0, 0, 0
     return path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino

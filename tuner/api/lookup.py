@@ -7,22 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.api.answer import best
-from tuner.api.common import open_database
+from tuner.api.answer import open_answer
+from tuner.api.answer import Question
 from tuner.api.known_devices import DeviceFinder
-from tuner.api.known_devices import probe_device
+from tuner.api.known_devices import find_here
 from tuner.api.plain import plain
-from tuner.api.reading import show_trial
-from tuner.api.viewing import slower_than_best
+from tuner.api.reading import trial_as_plain
 from tuner.domain.identity import Plain
 from tuner.domain.stats import median_interval
+from tuner.domain.workload import parse_shape
 from tuner.settings import Settings
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from tuner.domain.study import BestCandidate
-    from tuner.report.best import BestAnswer
     from tuner.report.best import Match
 
 
@@ -60,7 +59,8 @@ class Lookup:
         interval_us: 95 % interval of the median over all samples of the best.
         slower: Time of the next one over the best's, with its 95 % interval; None without one.
         trial: The best's whole chain, as ``tuner show --format json`` has it.
-        launches: The fastest config of each language in that environment, the best first.
+        launches: The fastest config of each language among those that the best was chosen from:
+            of its environment, source and protocol. The best first.
     """
 
     answer: Mapping[str, Plain]
@@ -81,7 +81,7 @@ def look_up(
     architecture: str | None = None,
     implementation: str | None = None,
     match: Match | None = None,
-    find_device: DeviceFinder = probe_device,
+    find_device: DeviceFinder = find_here,
 ) -> Lookup:
     """Return the best stored config for a workload, as ``best`` does, with what it rests on.
 
@@ -91,35 +91,23 @@ def look_up(
         DeviceUnavailable: The device can't be used.
         DatabaseProblem: The database can't be used.
     """
-    answer = best(
-        operator, shape, dtype=dtype, scalars=scalars, device=device, architecture=architecture,
-        implementation=implementation, match=match,
-        find_device=find_device, settings=settings,
-    )  # fmt: skip
-    samples_us = [each for process in answer.best.samples_us for each in process]
-    with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        launches = _launches(session, answer)
-    return Lookup(
-        answer=answer.as_plain(),
-        interval_us=median_interval(samples_us),
-        slower=slower_than_best(answer),
-        trial=show_trial(answer.best.trial_id, settings),
-        launches=launches,
+    question = Question(
+        shape=parse_shape(shape),
+        dtype=dtype,
+        scalars=tuple((scalars or {}).items()),
+        architecture=architecture,
+        implementation=implementation,
+        match=match,
     )
-
-
-def _launches(session: Session, answer: BestAnswer) -> tuple[Launch, ...]:
-    from tuner.store import queries
-
-    chosen = answer.best
-    candidates = queries.best_candidates(
-        session, chosen.workload, environment_key=chosen.environment.key
-    )
-    fastest = {chosen.language: chosen}
-    for each in candidates:
-        if each.protocol.key == chosen.protocol.key:
-            fastest.setdefault(each.language, each)
-    return tuple(_launch(session, each) for each in fastest.values())
+    with open_answer(operator, question, device, find_device, settings) as (session, answer):
+        samples_us = [each for process in answer.best.samples_us for each in process]
+        return Lookup(
+            answer=answer.as_plain(),
+            interval_us=median_interval(samples_us),
+            slower=answer.slower(),
+            trial=trial_as_plain(session, answer.best.trial_id),
+            launches=tuple(_launch(session, each) for each in answer.by_language),
+        )
 
 
 def _launch(session: Session, candidate: BestCandidate) -> Launch:

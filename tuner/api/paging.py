@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.api.common import open_database
-from tuner.api.jobs import list_jobs
+from tuner.api.jobs import job_row
 from tuner.api.plain import plain
 from tuner.domain.identity import content_hash
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
+from tuner.domain.outcome import RUNNING
+from tuner.domain.queue import JobState
 from tuner.domain.workload import parse_shape
 from tuner.domain.workload import shape_text
 from tuner.errors import UsageError
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 
     from tuner.store.paging import TrialFilter
 
-MAX_ID_DIGITS = 18  # all of 64 bits
-MAX_JOBS = 10_000
+MAX_ID_DIGITS = 18  # more would take long to read as a number
 _SCOPE_DIGITS = 12
 
 
@@ -94,16 +95,26 @@ def page_jobs(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Page:
-    """Return jobs, newest first; without a limit the newest ``MAX_JOBS``.
+    """Return jobs, newest first; all of them without a limit.
 
     Raises:
         UsageError: The cursor is not one of this list, or there is no such state.
         NotFound: There is no database.
     """
+    from tuner.store import jobs
+
+    if state is not None and state not in set(JobState):
+        raise UsageError(f"no state {state[:40]!r}", hint=f"one of {', '.join(JobState)}")
     scope = _scope("job_id", state)
-    wanted = MAX_JOBS if limit is None else limit + 1
-    rows = list_jobs(settings, state=state, after=_read_cursor(cursor, scope), limit=wanted)
-    return _cut(rows, "job_id", limit, scope)
+    after = _read_cursor(cursor, scope)
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        found = jobs.list_jobs(
+            session,
+            state=None if state is None else JobState(state),
+            after=after,
+            limit=None if limit is None else limit + 1,
+        )
+    return _cut([job_row(each) for each in found], "job_id", limit, scope)
 
 
 def page_trials(
@@ -111,7 +122,7 @@ def page_trials(
     settings: Settings,
     *,
     filters: Mapping[str, str | bool | None] | None = None,
-    limit: int = 100,
+    limit: int | None = 100,
     cursor: str | None = None,
 ) -> Page:
     """Return a study's trials in the order they were started.
@@ -119,8 +130,8 @@ def page_trials(
     Args:
         study: Name or id.
         settings: Say which database.
-        filters: ``outcome``, ``implementation``, ``shape``, ``device`` and ``confirmed``.
-        limit: At most so many.
+        filters: ``outcome``, ``implementation``, ``shape`` and ``confirmed``.
+        limit: At most so many; None for all.
         cursor: Where the last page ended; None begins.
 
     Raises:
@@ -135,7 +146,8 @@ def page_trials(
         study_id = queries.find_study(session, study).id
         scope = _scope("trials", study_id, asdict(wanted))
         after = _read_cursor(cursor, scope) or 0
-        rows = list(trial_rows(session, study_id, wanted, after=after, limit=limit + 1))
+        wanted_rows = None if limit is None else limit + 1
+        rows = list(trial_rows(session, study_id, wanted, after=after, limit=wanted_rows))
     return _cut(rows, "trial_id", limit, scope)
 
 
@@ -197,7 +209,6 @@ def _newest_first(
 
 
 def _trial_filter(filters: Mapping[str, str | bool | None]) -> TrialFilter:
-    from tuner.store.paging import RUNNING
     from tuner.store.paging import TrialFilter
 
     given = dict(filters)
@@ -208,7 +219,6 @@ def _trial_filter(filters: Mapping[str, str | bool | None]) -> TrialFilter:
     return TrialFilter(
         outcome=None if outcome is None else str(outcome),
         shape=None if shape is None else shape_text(parse_shape(str(shape))),
-        device_id=given.pop("device", None),  # type: ignore[arg-type]
         **given,  # type: ignore[arg-type]
     )
 
@@ -235,6 +245,8 @@ def _read_cursor(cursor: str | None, scope: str) -> int | None:
     Raises:
         UsageError: It was not made for this list with these filters.
     """
+    from tuner.store.problems import MAX_ID
+
     if cursor is None:
         return None
     try:
@@ -243,7 +255,8 @@ def _read_cursor(cursor: str | None, scope: str) -> int | None:
     except (ValueError, binascii.Error):
         text = ""
     digits = text[_SCOPE_DIGITS:]
-    if text[:_SCOPE_DIGITS] != scope or not digits.isdecimal() or len(digits) > MAX_ID_DIGITS:
+    is_id = digits.isdecimal() and len(digits) <= MAX_ID_DIGITS and int(digits) <= MAX_ID
+    if text[:_SCOPE_DIGITS] != scope or not is_id:
         raise UsageError(
             "the cursor is not one of this list",
             hint="pass back `next` of the page before, with the same filters",

@@ -1,4 +1,4 @@
-"""Reading what is stored: lists, one trial, exports, frames."""
+"""Reading what is stored: one trial, exports, frames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tuner.api.common import find_operator
 from tuner.api.common import open_database
 from tuner.api.plain import plain
 from tuner.domain.identity import Plain
-from tuner.domain.outcome import Outcome
 from tuner.errors import UsageError
 from tuner.operator import Operator
 from tuner.settings import load_settings
@@ -22,6 +21,7 @@ from tuner.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
+    from sqlalchemy.orm import Session
 
 
 def history(
@@ -71,66 +71,6 @@ def export_source(
         yield rows(session, study_id=study_id), columns
 
 
-def list_studies(settings: Settings) -> list[dict[str, Plain]]:
-    """Return the stored studies as rows, oldest first.
-
-    Raises:
-        NotFound: There is no database.
-    """
-    from tuner.store import queries
-
-    with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        found = queries.list_studies(session)
-    return [
-        {
-            "study_id": each.id,
-            "study": each.name,
-            "operator": each.operator,
-            "device_id": each.device_id,
-            "architecture": each.architecture,
-            "state": each.state,
-            "planned": each.planned,
-            "trials": sum(each.counts.values()),
-            "ok": each.counts.get(Outcome.OK, 0),
-            "skipped": each.counts.get(Outcome.SKIPPED, 0),
-            "created_at": each.created_at.isoformat(timespec="seconds"),
-            "finished_at": each.finished_at and each.finished_at.isoformat(timespec="seconds"),
-        }
-        for each in found
-    ]
-
-
-def list_trials(study: str, outcome: Outcome | None, settings: Settings) -> list[dict[str, Plain]]:
-    """Return a study's trials as rows, in the order they were started.
-
-    Raises:
-        NotFound: There is no such study, or no database.
-    """
-    from tuner.store import queries
-
-    with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        study_id = queries.find_study(session, study).id
-        found = queries.list_trials(session, study_id, outcome=outcome)
-    return [
-        {
-            "trial_id": each.id,
-            "shape": each.workload.shape_text,
-            "implementation": each.implementation,
-            "config": dict(each.config),
-            "attempt": each.attempt,
-            "outcome": str(each.outcome) if each.outcome else "running",
-            "stage": str(each.stage) if each.stage else None,
-            "confirmed": each.confirmed,
-            "median_us": each.median_us,
-            "quick_median_us": each.quick_median_us,
-            "bandwidth_gb_s": each.bandwidth_gb_s,
-            "warnings": list(each.warnings),
-            "message": each.message,
-        }
-        for each in found
-    ]
-
-
 def show_trial(trial_id: int, settings: Settings) -> dict[str, Plain]:
     """Return everything stored of a trial, as one JSON-ready object: the whole chain.
 
@@ -140,19 +80,28 @@ def show_trial(trial_id: int, settings: Settings) -> dict[str, Plain]:
     Raises:
         NotFound: There is no such trial, or no database.
     """
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        return trial_as_plain(session, trial_id)
+
+
+def trial_as_plain(session: Session, trial_id: int) -> dict[str, Plain]:
+    """Return what ``show_trial`` does, from an open store.
+
+    Raises:
+        NotFound: There is no such trial.
+    """
     from tuner.report.chain import claim_of
     from tuner.store import queries
     from tuner.store.reproductions import list_reproductions
 
-    with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        detail = queries.trial_detail(session, trial_id)
-        candidates = queries.best_candidates(
-            session,
-            detail.summary.workload,
-            environment_key=detail.environment.key,
-            with_samples=True,
-        )
-        reruns = list_reproductions(session, original_kind="trial", original_id=str(trial_id))
+    detail = queries.trial_detail(session, trial_id)
+    candidates = queries.best_candidates(
+        session,
+        detail.summary.workload,
+        environment_key=detail.environment.key,
+        with_samples=True,
+    )
+    reruns = list_reproductions(session, original_kind="trial", original_id=str(trial_id))
     return {
         "schema": "tuner.trial/1",
         "claim": plain(claim_of(detail, candidates)),

@@ -69,6 +69,15 @@ def find_registered(name: str, settings: Settings) -> RegisteredStudy:
         NotFound: There is none.
         UsageError: Its file is wrong.
     """
+    return _load(name, registered_path(name, settings), settings)
+
+
+def registered_path(name: str, settings: Settings) -> Path:
+    """Return the file of the registered study of a name.
+
+    Raises:
+        NotFound: There is none.
+    """
     files = _files(settings)
     if name not in files:
         known = ", ".join(each["name"] for each in registered_studies(settings))
@@ -76,7 +85,7 @@ def find_registered(name: str, settings: Settings) -> RegisteredStudy:
             f"no registered study {name[:100]!r}",
             hint=f"there are {known}; TUNER_STUDIES names folders with yours",
         )
-    return _load(name, files[name], settings)
+    return files[name]
 
 
 def _files(settings: Settings) -> dict[str, Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,8 +16,9 @@ from typing import TypeAlias
 
 from tuner import __version__
 from tuner.api.common import open_database
+from tuner.api.figures import check_copy
+from tuner.api.viewing import check_size
 from tuner.domain.identity import Plain
-from tuner.errors import UsageError
 from tuner.settings import load_settings
 from tuner.settings import Settings
 
@@ -82,8 +82,7 @@ def write_report(
     from tuner.report.study_report import read_study_report
     from tuner.store import queries
 
-    if copy_gb_s is not None and not 0.0 < copy_gb_s < 1e9:
-        raise UsageError(f"a copy can't reach {copy_gb_s} GB/s", hint="give what was measured")
+    check_copy(copy_gb_s)
     created_at = datetime.now(UTC)
     with open_database(settings or load_settings(), create=False, writable=False) as store:
         revision = store.info().revision
@@ -107,6 +106,38 @@ def write_report(
             problem = _write_pages(report, staging, formats, images, copy_gb_s)
             files = _names(staging)
     return ReportFiles(folder, files, problem)
+
+
+def report_text(study: str, format_name: Literal["html", "md"], settings: Settings) -> str:
+    """Return the report of a study as text, the same that ``tuner report`` writes.
+
+    Args:
+        study: Name or id.
+        format_name: ``html`` or ``md``.
+        settings: Say which database.
+
+    Raises:
+        NotFound: There is no such study, or no database.
+        UsageError: It has too many trials for one page.
+        DatabaseProblem: The database can't be used.
+    """
+    from tuner.report.charts import study_charts
+    from tuner.report.study_report import read_study_report
+    from tuner.store import queries
+
+    with open_database(settings, create=False, writable=False) as store:
+        revision = store.info().revision
+        with store.session() as session:
+            found = queries.find_study(session, study)
+            check_size(found)
+            report = read_study_report(
+                session,
+                found,
+                revision=revision,
+                program_version=__version__,
+                created_at=datetime.now(UTC),
+            )
+    return _page(report, format_name, study_charts(report) if format_name == "html" else (), {})
 
 
 def _write_tables(session: Session, report: StudyReport, folder: Path) -> None:
@@ -165,20 +196,27 @@ def _write_pages(
 ) -> str:
     """Write pictures, Markdown and HTML; return why pictures are missing, or ""."""
     from tuner.report.charts import study_charts
-    from tuner.report.html import html_page
-    from tuner.report.markdown import markdown_page
 
     wants_charts = "html" in formats or images != "none"
     groups = study_charts(report, copy_gb_s=copy_gb_s) if wants_charts else ()
     problem, links = _write_images(groups, folder, images)
-    pages: dict[str, Callable[[], str]] = {
-        "md": lambda: markdown_page(report, links),
-        "html": lambda: html_page(report, groups),
-    }
-    for name, make in pages.items():
+    for name in ("md", "html"):
         if name in formats:
-            (folder / f"report.{name}").write_text(make(), encoding="utf-8", newline="\n")
+            text = _page(report, name, groups, links)
+            (folder / f"report.{name}").write_text(text, encoding="utf-8", newline="\n")
     return problem
+
+
+def _page(
+    report: StudyReport,
+    name: str,
+    groups: Sequence[ChartGroup],
+    links: Mapping[str, Sequence[tuple[str, str]]],
+) -> str:
+    from tuner.report.html import html_page
+    from tuner.report.markdown import markdown_page
+
+    return html_page(report, groups) if name == "html" else markdown_page(report, links)
 
 
 def _write_images(

@@ -64,6 +64,7 @@ def reproduce(
     device: str | None = None,
     shape: str | None = None,
     current_source: bool = False,
+    stored_only: bool = False,
     listener: Listener | None = None,
     settings: Settings | None = None,
 ) -> ReproductionReport:
@@ -77,6 +78,7 @@ def reproduce(
         device: Where to run; None takes the record's own device.
         shape: Run at this shape instead, such as ``"8x512"``.
         current_source: Run today's source instead of the stored one.
+        stored_only: Take no folder, whatever is called as the record is: a folder brings code.
         listener: Is told what happens.
         settings: None reads them from the environment and ``tuner.toml``.
 
@@ -88,7 +90,7 @@ def reproduce(
     """
     settings = settings or load_settings()
     with ExitStack() as stack:
-        if is_folder(record):
+        if not stored_only and is_folder(record):
             subject = read_folder_subject(record, settings)
             store = stack.enter_context(open_database(settings, create=True, writable=True))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,28 +11,24 @@ from typing import TYPE_CHECKING
 
 from tuner import __version__
 from tuner.api.common import open_database
-from tuner.api.plain import plain
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
+from tuner.domain.outcome import RUNNING
 from tuner.errors import UsageError
 from tuner.settings import Settings
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from tuner.report.best import BestAnswer
     from tuner.report.study_report import StudyReport
     from tuner.report.study_report import WorkloadReport
     from tuner.report.tables import Table
     from tuner.store.views import StudySummary
-    from tuner.store.views import TrialSummary
 
-# Reading 810 trials for a page takes 0.4 s (2-core x86-64, 2026-12-02).
 MAX_TRIALS_OF_A_PAGE = 10_000
 MAX_TRIALS_OF_A_GROUP = 8
 MAX_LOGS = 40
 MAX_RERUNS_OF_A_RECORD = 5
-_NOT_DONE = (Outcome.INTERRUPTED.value, "running")  # an interrupted trial is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +48,42 @@ class WorkloadView:
     slower: tuple[float, float, float] | None
     counts: Mapping[str, int]
     smallest_median_us: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The best config of one workload of a study.
+
+    Attributes:
+        label: Names it among those shown.
+        answer: As ``tuner best --format json`` has it.
+        slower: Time of the next one over the best's, with its 95 % interval; None without one.
+    """
+
+    label: str
+    answer: Mapping[str, Plain]
+    slower: tuple[float, float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Winners:
+    """What a study found best.
+
+    Attributes:
+        study_id: The study.
+        study: Its name.
+        architecture: Of its device.
+        created_at: When it was begun.
+        is_cpu: Its times say nothing about a GPU.
+        workloads: In the order of the study.
+    """
+
+    study_id: int
+    study: str
+    architecture: str
+    created_at: str
+    is_cpu: bool
+    workloads: tuple[Winner, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,36 +132,6 @@ class StudyView:
     environment_key: str
 
 
-def figure_text(value: float | None) -> str:
-    """Return a figure with four significant digits, as reports show it; a dash for None."""
-    from tuner.report.tables import number
-
-    return number(value)
-
-
-def study_progress(study: str | int, settings: Settings) -> dict[str, Plain]:
-    """Return how far a study is, as ``job_progress`` does, whoever runs it.
-
-    Raises:
-        NotFound: There is no such study, or no database.
-    """
-    from tuner.store import queries
-    from tuner.store.fastest import fastest_trials
-
-    with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        found = queries.find_study(session, study)
-        fastest = fastest_trials(session, found.id)
-    return {
-        "study_id": found.id,
-        "study": found.name,
-        "state": found.state,
-        "planned": found.planned,
-        "done": sum(count for name, count in found.counts.items() if name not in _NOT_DONE),
-        "counts": dict(found.counts),
-        "best": plain(fastest),
-    }
-
-
 def study_view(study: str | int, settings: Settings) -> StudyView:
     """Return what the page of a study shows.
 
@@ -153,6 +156,34 @@ def study_view(study: str | int, settings: Settings) -> StudyView:
     )
 
 
+def newest_winners(settings: Settings) -> Winners | None:
+    """Return what the newest study with a confirmed trial found best; None where there is none.
+
+    Raises:
+        NotFound: There is no database.
+    """
+    from tuner.report.study_report import read_winners
+    from tuner.store import queries
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        study = queries.newest_confirmed_study(session)
+        workloads = () if study is None else read_winners(session, study)
+    if study is None:
+        return None
+    return Winners(
+        study_id=study.id,
+        study=study.name,
+        architecture=study.architecture,
+        created_at=study.created_at.isoformat(),
+        is_cpu=study.device_id == "cpu",
+        workloads=tuple(
+            Winner(each.label, each.answer.as_plain(), each.answer.slower())
+            for each in workloads
+            if each.answer is not None
+        ),
+    )
+
+
 def read_report(session: Session, study: str | int) -> StudyReport:
     """Read the report of a study for a page.
 
@@ -164,13 +195,15 @@ def read_report(session: Session, study: str | int) -> StudyReport:
     from tuner.store import queries
 
     found = queries.find_study(session, study)
-    _check_size(found)
+    check_size(found)
     return read_study_report(
         session, found, revision="", program_version=__version__, created_at=datetime.now(UTC)
     )
 
 
-def record_reruns(settings: Settings) -> dict[str, list[dict[str, Plain]]]:
+def record_reruns(
+    record_ids: Iterable[int], settings: Settings
+) -> dict[str, list[dict[str, Plain]]]:
     """Return the newest reruns of imported records, by the record's id, each with its trial.
 
     Raises:
@@ -179,12 +212,12 @@ def record_reruns(settings: Settings) -> dict[str, list[dict[str, Plain]]]:
     from tuner.store import queries
     from tuner.store.reproductions import list_reproductions
 
-    found: dict[str, list[dict[str, Plain]]] = {}
+    found: dict[str, list[dict[str, Plain]]] = {str(each): [] for each in record_ids}
     with open_database(settings, create=False, writable=False) as store, store.session() as session:
         for stored in reversed(list_reproductions(session, original_kind="record")):
             each = stored.reproduction
-            group = found.setdefault(each.original_id, [])
-            if len(group) == MAX_RERUNS_OF_A_RECORD:
+            group = found.get(each.original_id)
+            if group is None or len(group) == MAX_RERUNS_OF_A_RECORD:
                 continue
             row: dict[str, Plain] = {
                 "verdict": each.verdict,
@@ -205,18 +238,12 @@ def record_reruns(settings: Settings) -> dict[str, list[dict[str, Plain]]]:
     return found
 
 
-def slower_than_best(answer: BestAnswer) -> tuple[float, float, float] | None:
-    """Return the time of the next config over the best's, with the ends of its 95 % interval."""
-    from tuner.domain.stats import ratio_interval
+def check_size(study: StudySummary) -> None:
+    """Check that all of a study can be read for one page.
 
-    second = answer.runner_up
-    if second is None:
-        return None
-    low, high = ratio_interval(answer.best.samples_us, second.samples_us)
-    return second.median_us / answer.best.median_us, low, high
-
-
-def _check_size(study: StudySummary) -> None:
+    Raises:
+        UsageError: It has too many trials.
+    """
     stored = sum(study.counts.values())
     if stored > MAX_TRIALS_OF_A_PAGE:
         raise UsageError(
@@ -230,50 +257,37 @@ def _workload(report: StudyReport, workload: WorkloadReport) -> WorkloadView:
 
     counts: dict[str, int] = {}
     for trial in workload.trials:
-        name = str(trial.outcome or "running")
+        name = str(trial.outcome or RUNNING)
         counts[name] = counts.get(name, 0) + 1
     fastest = {name: fastest_of(workload, name) for name in report.implementations}
     answer = workload.answer
     return WorkloadView(
         label=workload.label,
         answer=None if answer is None else answer.as_plain(),
-        slower=None if answer is None else slower_than_best(answer),
+        slower=None if answer is None else answer.slower(),
         counts=counts,
         smallest_median_us={name: each.median_us for name, each in fastest.items() if each},
     )
 
 
 def _failures(session: Session, report: StudyReport) -> tuple[FailureGroup, ...]:
-    """Group what is not ok as the report does, and read the log of the first of each group."""
+    """Return what is not ok as the report groups it, with the log of the first of each group."""
+    from tuner.report.study_report import failure_groups
     from tuner.store import queries
 
-    groups: dict[tuple[str, str, str], list[TrialSummary]] = {}
-    for trial in report.trials:
-        if trial.outcome is not None and trial.outcome is not Outcome.OK:
-            reason = trial.message.partition(":")[0]
-            key = (str(trial.outcome), trial.implementation, reason)
-            groups.setdefault(key, []).append(trial)
-    order = [str(outcome) for outcome in Outcome]
-    found = []
-    logs = 0
-    for (outcome, implementation, _), trials in sorted(
-        groups.items(), key=lambda item: (order.index(item[0][0]), item[0])
-    ):
-        first = trials[0]
-        log = ""
-        # What a constraint refuses was never built: it has no log.
-        if first.outcome is not Outcome.SKIPPED and logs < MAX_LOGS:
-            log = queries.trial_detail(session, first.id).log
-            logs += 1
-        found.append(
-            FailureGroup(
-                outcome=outcome,
-                implementation=implementation,
-                stage=str(first.stage or ""),
-                message=first.message,
-                count=len(trials),
-                trial_ids=tuple(each.id for each in trials[:MAX_TRIALS_OF_A_GROUP]),
-                log=log,
-            )
+    groups = failure_groups(report)
+    # What a constraint refuses was never built: it has no log.
+    built = [trials[0].id for trials in groups if trials[0].outcome is not Outcome.SKIPPED]
+    logs = queries.trial_logs(session, built[:MAX_LOGS])
+    return tuple(
+        FailureGroup(
+            outcome=str(trials[0].outcome),
+            implementation=trials[0].implementation,
+            stage=str(trials[0].stage or ""),
+            message=trials[0].message,
+            count=len(trials),
+            trial_ids=tuple(each.id for each in trials[:MAX_TRIALS_OF_A_GROUP]),
+            log=logs.get(trials[0].id, ""),
         )
-    return tuple(found)
+        for trials in groups
+    )

@@ -52,7 +52,7 @@ class WorkQueue:
         from tuner.store import job_running
 
         with self._store.session() as session:
-            if not job_running.has_queued(session, [device_id]):
+            if not job_running.has_queued(session, self._owner, device_id):
                 return None
         with self._store.transaction() as connection:
             return job_running.claim_next(connection, self._owner, device_id)
@@ -124,8 +124,7 @@ class WorkQueue:
         from tuner.store import job_running
 
         with self._store.transaction() as connection:
-            for job_id in job_running.beat(connection, self._owner):
-                job_running.stop_job(connection, job_id, self._owner)
+            job_running.stop_all(connection, self._owner)
             job_devices.release_devices(connection, self._owner)
 
 

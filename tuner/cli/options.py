@@ -51,11 +51,19 @@ def settings_from(
     *,
     device: str | None = None,
     operators: list[Path] | None = None,
+    studies: list[Path] | None = None,
+    token: str | None = None,
 ) -> Settings:
     """Read the settings with the flags of a command on top."""
     from tuner.settings import load_settings
 
-    return load_settings(db=db, device=device, operators=tuple(operators) if operators else None)
+    return load_settings(
+        db=db,
+        device=device,
+        operators=tuple(operators) if operators else None,
+        studies=tuple(studies) if studies else None,
+        token=token,
+    )
 
 
 def set_up_logging(*, quiet: bool, verbose: bool) -> None:

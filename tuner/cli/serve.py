@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
-from typing import TYPE_CHECKING
 
 import typer
 
 from tuner.cli import options
 from tuner.errors import MissingDependency
 from tuner.errors import UsageError
-
-if TYPE_CHECKING:
-    from tuner.settings import Settings
 
 MAX_TOKEN_BYTES = 4096
 
@@ -67,7 +63,8 @@ def serve(
         raise MissingDependency(
             f"the service needs the package {error.name}", hint="pip install 'tuner[service]'"
         ) from error
-    settings = _settings(token_file, db, operators, studies)
+    token = None if token_file is None else read_token(token_file)
+    settings = options.settings_from(db, operators=operators, studies=studies, token=token)
     chosen = ServeOptions(
         host=host,
         port=port,
@@ -78,22 +75,6 @@ def serve(
     if not quiet:
         _show_requests()
     run(settings, chosen, lambda url: say(f"listening on {url}"))
-
-
-def _settings(
-    token_file: Path | None,
-    db: str | None,
-    operators: list[Path] | None,
-    studies: list[Path] | None,
-) -> Settings:
-    from tuner.settings import load_settings
-
-    return load_settings(
-        db=db,
-        operators=tuple(operators) if operators else None,
-        studies=tuple(studies) if studies else None,
-        token=None if token_file is None else read_token(token_file),
-    )
 
 
 def read_token(path: Path) -> str:

@@ -32,7 +32,7 @@ def studies(
     from tuner.cli.output import print_rows
 
     options.set_up_logging(quiet=quiet, verbose=verbose)
-    rows = api.list_studies(options.settings_from(db))
+    rows = api.page_studies(options.settings_from(db)).items[::-1]
     print_rows(
         rows, STUDY_COLUMNS, schema="tuner.studies/1", format_name=format_name, output=output
     )
@@ -55,5 +55,6 @@ def trials(
     from tuner.cli.output import print_rows
 
     options.set_up_logging(quiet=quiet, verbose=verbose)
-    rows = api.list_trials(study, outcome, options.settings_from(db))
+    settings = options.settings_from(db)
+    rows = api.page_trials(study, settings, filters={"outcome": outcome}, limit=None).items
     print_rows(rows, TRIAL_COLUMNS, schema="tuner.trials/1", format_name=format_name, output=output)

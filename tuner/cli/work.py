@@ -37,12 +37,7 @@ def work(
     """  # fmt: skip
     from tuner.cli.output import say
     from tuner.service.work.loop import work as take_jobs
-    from tuner.settings import load_settings
 
     options.set_up_logging(quiet=quiet, verbose=verbose)
-    settings = load_settings(
-        db=db,
-        operators=tuple(operators) if operators else None,
-        studies=tuple(studies) if studies else None,
-    )
+    settings = options.settings_from(db, operators=operators, studies=studies)
     take_jobs(settings, devices or [], (lambda _: None) if quiet else say)

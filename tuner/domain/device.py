@@ -1,9 +1,38 @@
-"""What a worker tells of its device: plain facts, limits and readings."""
+"""What devices are called, and what a worker tells of its own: facts, limits and readings."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import field
+
+from tuner.errors import UsageError
+
+# As a regular expression of Python and of JSON Schema.
+DEVICE_PATTERN = "^(auto|cpu|(cuda|hip):[0-9]{1,3})$"
+DEVICE_NAMES = "auto, cpu, cuda:N or hip:N"
+_AUTO_ORDER = {"hip": 0, "cuda": 1, "cpu": 3}
+_OTHER_KIND = 2
+
+
+def check_device_name(text: str) -> None:
+    """Check that a text is ``auto`` or names a device.
+
+    Raises:
+        UsageError: It does not.
+    """
+    if re.fullmatch(DEVICE_PATTERN, text) is None:
+        raise UsageError(f"device {text[:40]!r} is not understood", hint=DEVICE_NAMES)
+
+
+def first_device(device_ids: Iterable[str]) -> str | None:
+    """Return what ``auto`` means: AMD, then NVIDIA, then other kinds, the CPU last; or None."""
+    return min(
+        device_ids,
+        key=lambda each: _AUTO_ORDER.get(each.partition(":")[0], _OTHER_KIND),
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

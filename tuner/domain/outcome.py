@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+RUNNING = "running"  # stands in lists and counts where a trial has no outcome yet
+
 
 class Outcome(StrEnum):
     """How a trial ended. Everything but ``OK`` keeps a stage, a message and a log."""

@@ -48,7 +48,6 @@ class Job:
         kind: What it does.
         request: What was asked, as the service checked and completed it.
         device_id: ``cpu``, ``cuda:N`` or ``hip:N``.
-        host: Hash of the only host that may run it; None for any.
         state: How far it is.
         wish: What the user wants of it.
         idempotency_key: Chosen by the client; a second request of equal key makes no second job.
@@ -66,7 +65,6 @@ class Job:
     kind: JobKind
     request: Mapping[str, Plain]
     device_id: str
-    host: str | None
     state: JobState
     wish: JobWish
     idempotency_key: str | None

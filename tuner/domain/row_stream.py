@@ -13,12 +13,12 @@ from tuner.domain.identity import Plain
 class RowStream:
     """An iterator of rows as dictionaries, made of chunks of rows in the order of its columns.
 
-    Whoever writes all columns in that order takes the chunks: a dictionary for each row took a
-    fifth of an export's time.
+    Whoever writes all columns in that order takes the chunks, and needs no dictionary for each
+    row. Take the chunks or the rows, not both.
 
     Attributes:
         columns: Names of the columns.
-        chunks: Rows not read yet.
+        chunks: Those of which no row was read yet.
     """
 
     def __init__(

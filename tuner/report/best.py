@@ -22,6 +22,7 @@ from tuner.domain.identity import Plain
 from tuner.domain.stats import choose
 from tuner.domain.stats import may_tie
 from tuner.domain.stats import median
+from tuner.domain.stats import ratio_interval
 from tuner.domain.stats import tie_set
 from tuner.domain.study import BestCandidate
 from tuner.domain.workload import Workload
@@ -43,6 +44,8 @@ class BestAnswer:
         best: The config to use: of those tied with the fastest, the simplest.
         ties: The others that can't be told apart from the fastest.
         runner_up: The fastest that is truly slower, or None.
+        by_language: The fastest config of each language among those it was chosen from; the
+            best is its own language's.
         differences: Identity fields in which its environment differs from the one asked for.
         notes: What else the reader must know, one line each.
     """
@@ -52,8 +55,21 @@ class BestAnswer:
     best: BestCandidate
     ties: tuple[BestCandidate, ...]
     runner_up: BestCandidate | None
+    by_language: tuple[BestCandidate, ...] = ()
     differences: tuple[FieldDifference, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def slower(self) -> tuple[float, float, float] | None:
+        """Return the runner-up's time over the best's, with the ends of its 95 % interval.
+
+        Both need their samples. Finite: what has one single sample ties with everything, and is
+        no runner-up.
+        """
+        second = self.runner_up
+        if second is None:
+            return None
+        low, high = ratio_interval(self.best.samples_us, second.samples_us)
+        return second.median_us / self.best.median_us, low, high
 
     def as_plain(self) -> dict[str, Plain]:
         """Return the answer as the JSON of ``tuner best --format json`` has it."""
@@ -232,16 +248,24 @@ def _answer(
         match=match,
         asked=asked,
         best=best,
-        ties=tuple(
-            sorted(
-                (each for each in tied if each is not best),
-                key=lambda each: (each.median_us, each.trial_id),
-            )
-        ),
-        runner_up=min(slower, key=lambda each: (each.median_us, each.trial_id), default=None),
+        ties=tuple(sorted((each for each in tied if each is not best), key=_speed)),
+        runner_up=min(slower, key=_speed, default=None),
+        by_language=_by_language(best, group),
         differences=tuple(each for each in identity if each.left != each.right),
         notes=(*notes, *more_notes),
     )
+
+
+def _speed(candidate: BestCandidate) -> tuple[float, int]:
+    return candidate.median_us, candidate.trial_id
+
+
+def _by_language(best: BestCandidate, group: Sequence[BestCandidate]) -> tuple[BestCandidate, ...]:
+    """Return the fastest of each language, the best of all first."""
+    found = {best.language: best}
+    for each in sorted(group, key=_speed):
+        found.setdefault(each.language, each)
+    return tuple(found.values())
 
 
 def _contenders(ordered: Sequence[BestCandidate]) -> list[BestCandidate]:

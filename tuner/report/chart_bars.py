@@ -12,7 +12,7 @@ from tuner.report.chart_style import Figure
 from tuner.report.chart_style import label
 from tuner.report.chart_style import Style
 from tuner.report.chart_style import title
-from tuner.report.tables import number
+from tuner.report.shown import number
 
 # On one linear axis from 0 a bar ten times shorter than another is no more than a line; and a
 # jump splits where it is, rather than beside it.

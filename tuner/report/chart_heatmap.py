@@ -15,8 +15,8 @@ from tuner.domain.outcome import Outcome
 from tuner.report.chart_style import Figure
 from tuner.report.chart_style import label
 from tuner.report.chart_style import title
+from tuner.report.shown import number
 from tuner.report.study_report import WorkloadReport
-from tuner.report.tables import number
 
 # The colour ends here: whatever takes longer is out of the question alike.
 MAX_COLORED_SLOWDOWN = 4.0

@@ -10,8 +10,8 @@ from tuner.report.chart_style import Figure
 from tuner.report.chart_style import label
 from tuner.report.chart_style import Style
 from tuner.report.chart_style import title
+from tuner.report.shown import number
 from tuner.report.study_report import SampledTrial
-from tuner.report.tables import number
 
 MAX_PROCESS_LABELS = 8
 

@@ -13,7 +13,7 @@ from typing import Any
 from typing import TypeAlias
 
 from tuner.domain.identity import Config
-from tuner.report.tables import shortened
+from tuner.report.shown import shortened
 
 Figure: TypeAlias = dict[str, Any]
 

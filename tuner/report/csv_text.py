@@ -41,8 +41,8 @@ def csv_chunks(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str]) -> I
 def _lines(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str]) -> Iterator[list[str]]:
     """Yield the header, then the lines of some hundred rows at a time.
 
-    Column by column, and not by the csv module, which looks at each character by itself: that
-    took half of an export's time. A test holds that its reader reads the same cells back.
+    Column by column, and not by the csv module, which looks at each character by itself. A test
+    holds that its reader reads the same cells back.
     """
     texts = _Texts()
     yield [_line([texts[name] for name in columns])]

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tuner.report.chart_style import Chart
 from tuner.report.chart_style import template
-from tuner.report.tables import shortened
+from tuner.report.shown import shortened
 
 ImageFormat: TypeAlias = Literal["png", "svg"]
 PIXELS_PER_PX = 2  # sharp on a high-density screen and in print

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tuner.domain.identity import config_text
 from tuner.domain.workload import Workload
-from tuner.report.tables import number
+from tuner.report.shown import number
 from tuner.report.tables import range_text
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tuner.domain.environment import Environment
 from tuner.domain.identity import Config
 from tuner.domain.identity import Plain
+from tuner.domain.outcome import Outcome
 from tuner.domain.protocol import Protocol
 from tuner.domain.stats import median
 from tuner.domain.study import BestCandidate
@@ -140,26 +141,24 @@ def read_study_report(
         NotFound: A chosen trial is not one of the study, or has no samples.
     """
     trials = queries.list_trials(session, study.id)
-    groups: dict[Workload, list[TrialSummary]] = {}
-    for trial in trials:
-        groups.setdefault(trial.workload, []).append(trial)
-    labels = _labels(groups)
-    workloads = tuple(
-        _workload_report(session, study, workload, labels[workload], group)
-        for workload, group in groups.items()
-    )
     environment, protocol = _measured_by(session, trials)
     return StudyReport(
         study=study,
         environment=environment,
         protocol=protocol,
-        workloads=workloads,
+        workloads=_workload_reports(session, study, trials),
         implementations=tuple(sorted({trial.implementation for trial in trials})),
         chosen=tuple(_sampled(session, study, trial_id) for trial_id in dict.fromkeys(chosen)),
         revision=revision,
         program_version=program_version,
         created_at=created_at,
     )
+
+
+def read_winners(session: Session, study: StudySummary) -> tuple[WorkloadReport, ...]:
+    """Read the workloads of a study on which something is confirmed, with those trials alone."""
+    trials = queries.list_trials(session, study.id, confirmed_only=True)
+    return _workload_reports(session, study, trials)
 
 
 def process_rows(samples: Iterable[Mapping[str, Plain]]) -> Iterator[dict[str, Plain]]:
@@ -181,6 +180,18 @@ def process_rows(samples: Iterable[Mapping[str, Plain]]) -> Iterator[dict[str, P
             "min_us": min(times_us),
             "max_us": max(times_us),
         }
+
+
+def failure_groups(report: StudyReport) -> list[tuple[TrialSummary, ...]]:
+    """Return what is not ok, grouped by outcome, implementation and reason, in that order."""
+    order = [str(outcome) for outcome in Outcome]
+    groups: dict[tuple[int, str, str], list[TrialSummary]] = {}
+    for trial in report.trials:
+        if trial.outcome is not None and trial.outcome is not Outcome.OK:
+            reason = trial.message.partition(":")[0]
+            key = (order.index(str(trial.outcome)), trial.implementation, reason)
+            groups.setdefault(key, []).append(trial)
+    return [tuple(trials) for _, trials in sorted(groups.items())]
 
 
 def sampled(candidate: BestCandidate) -> SampledTrial:
@@ -208,6 +219,19 @@ def _labels(workloads: Collection[Workload]) -> dict[Workload, str]:
             parts.extend(f"{name}={value!r}" for name, value in each.scalars)
         labels[each] = " ".join(parts)
     return labels
+
+
+def _workload_reports(
+    session: Session, study: StudySummary, trials: Sequence[TrialSummary]
+) -> tuple[WorkloadReport, ...]:
+    groups: dict[Workload, list[TrialSummary]] = {}
+    for trial in trials:
+        groups.setdefault(trial.workload, []).append(trial)
+    labels = _labels(groups)
+    return tuple(
+        _workload_report(session, study, workload, labels[workload], group)
+        for workload, group in groups.items()
+    )
 
 
 def _workload_report(

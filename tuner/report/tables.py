@@ -11,19 +11,20 @@ from typing import TypeAlias
 from tuner.domain.identity import canonical_json
 from tuner.domain.identity import config_text
 from tuner.domain.identity import Plain
-from tuner.domain.outcome import Outcome
 from tuner.domain.protocol import Protocol
-from tuner.domain.stats import ratio_interval
 from tuner.domain.study import BestCandidate
 from tuner.domain.workload import Workload
 from tuner.report.best import BestAnswer
+from tuner.report.shown import MISSING
+from tuner.report.shown import number
+from tuner.report.shown import shortened
+from tuner.report.study_report import failure_groups
 from tuner.report.study_report import StudyReport
 from tuner.report.study_report import WorkloadReport
 from tuner.store.views import TrialSummary
 
 # How a cell is set: words of ours, a figure, or stored text that is shown letter by letter.
 CellKind: TypeAlias = Literal["words", "number", "code"]
-MISSING = "—"
 MAX_MESSAGE_LENGTH = 200
 
 BEST_COLUMNS = (
@@ -61,15 +62,6 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
-
-
-def number(value: float | None) -> str:
-    """Return a figure with four significant digits; a dash for what is not known."""
-    if value is None:
-        return MISSING
-    if abs(value) >= 1000:
-        return f"{value:.0f}"
-    return f"{value:#.4g}".rstrip(".") if value else "0"
 
 
 def study_facts(report: StudyReport) -> dict[str, str]:
@@ -167,24 +159,16 @@ def best_table(report: StudyReport) -> Table:
 
 def failure_table(report: StudyReport) -> Table:
     """Return what was not measured, grouped by outcome, implementation and reason."""
-    groups: dict[tuple[str, str, str], list[TrialSummary]] = {}
-    order = [str(outcome) for outcome in Outcome]
-    for trial in report.trials:
-        if trial.outcome is not None and trial.outcome is not Outcome.OK:
-            reason = trial.message.partition(":")[0]
-            groups.setdefault((str(trial.outcome), trial.implementation, reason), []).append(trial)
     rows = [
         (
-            Cell(outcome),
-            Cell(implementation, "code"),
+            Cell(str(trials[0].outcome)),
+            Cell(trials[0].implementation, "code"),
             Cell(str(trials[0].stage or MISSING)),
             Cell(str(len(trials)), "number"),
             Cell(shortened(trials[0].message, MAX_MESSAGE_LENGTH), "code"),
             Cell(_some_ids(trials), "number"),
         )
-        for (outcome, implementation, _), trials in sorted(
-            groups.items(), key=lambda item: (order.index(item[0][0]), item[0])
-        )
+        for trials in failure_groups(report)
     ]
     return Table(
         "failures",
@@ -235,21 +219,11 @@ def range_text(candidate: BestCandidate) -> str:
     return f"{number(min(medians))} to {number(max(medians))}"
 
 
-def shortened(text: str, length: int) -> str:
-    """Return a text in one line of at most ``length`` characters, cut in the middle."""
-    line = " ".join(text.split())
-    if len(line) <= length:
-        return line
-    head = (length - 1) * 2 // 3
-    return f"{line[:head]}…{line[len(line) - (length - 1 - head) :]}"
-
-
 def _best_row(
     report: StudyReport, workload: WorkloadReport, answer: BestAnswer
 ) -> dict[str, Plain]:
     best, second = answer.best, answer.runner_up
-    # Finite: what has one single sample ties with everything, and is no runner-up.
-    low, high = ratio_interval(best.samples_us, second.samples_us) if second else (None, None)
+    ratio, low, high = answer.slower() or (None, None, None)
     return {
         "study_id": report.study.id,
         "study": report.study.name,
@@ -269,7 +243,7 @@ def _best_row(
         "runner_up_config": second and canonical_json(dict(second.config)),
         "runner_up_trial_id": second and second.trial_id,
         "runner_up_median_us": second and second.median_us,
-        "runner_up_ratio": second and second.median_us / best.median_us,
+        "runner_up_ratio": ratio,
         "runner_up_ratio_low": low,
         "runner_up_ratio_high": high,
         "warnings": "; ".join(best.warnings),
@@ -301,11 +275,10 @@ def _kind(ties: Sequence[BestCandidate]) -> CellKind:
 
 
 def _runner_up_text(answer: BestAnswer) -> str:
-    second = answer.runner_up
-    if second is None:
+    second, slower = answer.runner_up, answer.slower()
+    if second is None or slower is None:
         return MISSING
-    low, high = ratio_interval(answer.best.samples_us, second.samples_us)
-    ratio = second.median_us / answer.best.median_us
+    ratio, low, high = slower
     return f"{second.implementation}, {ratio:.3f} ({low:.3f} to {high:.3f})"
 
 

@@ -8,23 +8,21 @@ from pathlib import Path
 
 from fastapi import APIRouter
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 
 from tuner import __version__
 from tuner import api
-from tuner.errors import TunerError
-from tuner.service import errors
-from tuner.service import pages
 from tuner.service.dependencies import ServiceState
+from tuner.service.errors import handlers
 from tuner.service.gate import Gate
 from tuner.service.limits import Rate
 from tuner.service.limits import RateLimit
 from tuner.service.metrics import Metrics
 from tuner.service.openapi import describe
+from tuner.service.pages import PAGE_ROUTERS
+from tuner.service.pages.rendering import error_page
 from tuner.service.routes import API_ROUTERS
 from tuner.service.security import Access
 from tuner.service.shortcut import BEST_PATH
@@ -62,8 +60,7 @@ def create_app(
     metrics = Metrics(settings)
     devices = api.DeviceMemory()
     answers = api.BestAnswers(settings, devices.find)
-    routers = (*API_ROUTERS, pages.router)
-    routes = _routes(routers)
+    routes = _routes((*API_ROUTERS, *PAGE_ROUTERS))
     best_route = next(each for each in routes if each.path == BEST_PATH)
     app = FastAPI(
         title="tuner",
@@ -76,15 +73,12 @@ def create_app(
             Middleware(Gate, access=access, writes=RateLimit(writes or Rate()), metrics=metrics),
             Middleware(Shortcut, route=best_route, answers=answers, metrics=metrics),
         ],
-        exception_handlers={
-            TunerError: errors.tuner_error,
-            RequestValidationError: errors.validation_error,
-            HTTPException: errors.http_error,
-            Exception: errors.internal_error,
-        },
+        exception_handlers=handlers(error_page),
     )
-    for router in routers:
+    for router in API_ROUTERS:
         app.include_router(router)
+    for router in PAGE_ROUTERS:
+        app.include_router(router, include_in_schema=False)
     app.state.service = ServiceState(settings, access, metrics, devices, answers, routes=routes)
     app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static")
     describe(app)

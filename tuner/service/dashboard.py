@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import socket
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -18,6 +17,9 @@ from wsgiref.simple_server import WSGIServer
 from tuner.errors import EnvironmentProblem
 from tuner.errors import MissingDependency
 from tuner.errors import UsageError
+from tuner.service.addresses import is_loopback
+from tuner.service.addresses import LOOPBACK_NAMES
+from tuner.service.addresses import url_of
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse
@@ -34,7 +36,7 @@ def check_dashboard(host: str) -> None:
         UsageError: The address is not of this machine alone.
         MissingDependency: optuna-dashboard is not installed.
     """
-    if not _is_loopback(host):
+    if not is_loopback(host):
         raise UsageError(
             f"the dashboard is not shown on {host}: it has no login",
             hint="leave --host out; from elsewhere, forward the port: ssh -L 8766:localhost:8766",
@@ -64,7 +66,7 @@ def serve_dashboard(
     """
     import optuna_dashboard
 
-    app = _for_this_host(optuna_dashboard.wsgi(storage), {"localhost", "127.0.0.1", "::1", host})
+    app = _for_this_host(optuna_dashboard.wsgi(storage), LOOPBACK_NAMES | {host})
     try:
         server = make_server(host, port, app, _server_class(host), _QuietHandler)
     except OSError as error:
@@ -73,20 +75,11 @@ def serve_dashboard(
             hint="give another one with --port, or 0 for any",
         ) from error
     with server:
-        shown = f"[{host}]" if ":" in host else host
-        ready(f"http://{shown}:{server.server_port}/")
+        ready(f"{url_of(host, server.server_port)}/")
         server.serve_forever()
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
-
-
-def _for_this_host(app: WSGIApplication, names: set[str]) -> WSGIApplication:
+def _for_this_host(app: WSGIApplication, names: frozenset[str]) -> WSGIApplication:
     """Refuse requests for other hosts.
 
     A page elsewhere can let its own name lead to 127.0.0.1, and would then read what is shown.

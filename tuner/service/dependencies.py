@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Annotated
+from typing import TypeAlias
 
 from fastapi import Depends
+from fastapi import Path
 from fastapi import Query
 from pydantic import BaseModel
 from pydantic import ConfigDict
@@ -32,7 +34,7 @@ class ServiceState:
         metrics: What ``/metrics`` shows.
         devices: What device names stand for.
         answers: Which config is best; gives an answer again while it is right.
-        routes: All documented routes, for the ``Allow`` header.
+        routes: All routes but those of static files, for the ``Allow`` header.
         streams: Open event streams; ended when the service is asked to end.
     """
 
@@ -52,7 +54,7 @@ class Strict(BaseModel):
 
 
 class NoParameters(Strict):
-    """For what takes none."""
+    """For what takes no parameters, or needs no body: none, or an empty object."""
 
 
 class PageParameters(Strict):
@@ -83,3 +85,4 @@ async def _given_settings(request: Request) -> Settings:
 SettingsDep = Annotated[Settings, Depends(_given_settings)]
 StateDep = Annotated[ServiceState, Depends(_given_state)]
 NoQuery = Annotated[NoParameters, Query()]
+RowId: TypeAlias = Annotated[int, Path(ge=1, le=2**63 - 1)]

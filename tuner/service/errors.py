@@ -1,12 +1,19 @@
-"""The one shape of every error answer, and how the program's errors become status codes."""
+"""What an error answer says, its one shape in JSON, and who gets it as a page instead."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from collections.abc import Coroutine
 from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
 from http import HTTPStatus
+from typing import Any
+from typing import TypeAlias
 
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +22,7 @@ from tuner import errors
 from tuner.errors import TunerError
 from tuner.service.answers import json_answer
 from tuner.service.headers import SECURITY_HEADERS
+from tuner.service.headers import wants_page
 
 SCHEMA = "tuner.error/1"
 
@@ -37,6 +45,63 @@ _NAME_BY_STATUS = {
 }
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 _MAX_MESSAGE_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What an error answer says.
+
+    Attributes:
+        status: Of HTTP.
+        message: One line that names the thing.
+        hint: What to do about it.
+        error: Which error, in snake_case; "" takes the status's.
+        headers: Further headers.
+    """
+
+    status: int
+    message: str
+    hint: str = ""
+    error: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+PageMaker: TypeAlias = Callable[[Request, Problem], Response]
+Handler: TypeAlias = Callable[[Request, Any], Coroutine[Any, Any, Response]]
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages, whoever asks."""
+
+
+def handlers(page: PageMaker) -> dict[int | type[Exception], Handler]:
+    """Return what answers each kind of error.
+
+    Args:
+        page: Makes an error's page.
+    """
+    return {
+        TunerError: _answered_by(_tuner_error, page),
+        RequestValidationError: _answered_by(_validation_error, page),
+        HTTPException: _answered_by(_http_error, page),
+        Exception: _answered_by(_internal_error, page),
+    }
+
+
+def _answered_by(read: Callable[[Request, Any], Problem], page: PageMaker) -> Handler:
+    async def answer(request: Request, error: Exception) -> Response:
+        found = read(request, error)
+        if _is_of_page(request) or wants_page(request.url.path, request.headers):
+            return page(request, found)
+        return error_answer(
+            found.status,
+            found.message,
+            hint=found.hint,
+            error=found.error,
+            headers=found.headers,
+        )
+
+    return answer
 
 
 def error_answer(
@@ -71,18 +136,19 @@ def status_of(error: TunerError) -> int:
     return next((code for kind, code in _STATUS_BY_ERROR if isinstance(error, kind)), 500)
 
 
-async def tuner_error(_request: Request, error: Exception) -> Response:
-    """Answer with an error of this program."""
-    assert isinstance(error, TunerError)
+def _is_of_page(request: Request) -> bool:
+    return isinstance(request.scope.get("route"), PageRoute)
+
+
+def _tuner_error(_request: Request, error: TunerError) -> Problem:
     status = status_of(error)
     name = _CAPITAL.sub("_", type(error).__name__).lower()
-    headers = {"Retry-After": "5"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-    return error_answer(status, error.message, hint=error.hint, error=name, headers=headers)
+    headers = {"Retry-After": "5"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return Problem(status, error.message, error.hint, name, headers)
 
 
-async def validation_error(_request: Request, error: Exception) -> Response:
-    """Answer 400 where a parameter or the body is not as documented; name the first fault."""
-    assert isinstance(error, RequestValidationError)
+def _validation_error(request: Request, error: RequestValidationError) -> Problem:
+    """Say 400 where a parameter or the body is not as documented; name the first fault."""
     first = error.errors()[0]
     place, *path = (str(part) for part in first["loc"])
     name = ".".join(path)
@@ -92,12 +158,12 @@ async def validation_error(_request: Request, error: Exception) -> Response:
         text = f"{place} {name[:100]!r}: {first['msg']}"
     else:
         text = f"{place}: {first['msg']}"
-    return error_answer(400, text, hint="see /openapi.json", error="invalid_request")
+    hint = "go back and correct it" if _is_of_page(request) else "see /openapi.json"
+    return Problem(400, text, hint, "invalid_request")
 
 
-async def http_error(request: Request, error: Exception) -> Response:
-    """Answer with an error of the framework: no such path, method not allowed, broken body."""
-    assert isinstance(error, HTTPException)
+def _http_error(request: Request, error: HTTPException) -> Problem:
+    """Say what the framework does: no such path, method not allowed, broken body."""
     headers = dict(error.headers or {})
     hint = ""
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -106,15 +172,15 @@ async def http_error(request: Request, error: Exception) -> Response:
         hint = f"allowed: {headers['Allow']}"
     elif error.status_code == HTTPStatus.NOT_FOUND:
         hint = "see /openapi.json for what there is"
-    return error_answer(error.status_code, str(error.detail), hint=hint, headers=headers)
+    return Problem(error.status_code, str(error.detail), hint, headers=headers)
 
 
-async def internal_error(_request: Request, _error: Exception) -> Response:
-    """Answer 500. What happened is in the service's log, not in the answer."""
-    return error_answer(
+def _internal_error(_request: Request, _error: Exception) -> Problem:
+    """Say 500. What happened is in the service's log, not in the answer."""
+    return Problem(
         500,
         "internal error",
-        hint="this is a bug in tuner; the service's log has the trace",
+        "this is a bug in tuner; the service's log has the trace",
         headers=SECURITY_HEADERS,  # the framework answers outside of our outermost layer here
     )
 

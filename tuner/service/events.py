@@ -15,6 +15,9 @@ from dataclasses import field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.responses import StreamingResponse
+from starlette.types import Receive
+from starlette.types import Scope
+from starlette.types import Send
 
 from tuner.domain.identity import canonical_json
 from tuner.domain.identity import content_hash
@@ -46,6 +49,21 @@ class Snapshot:
     def event_id(self) -> str:
         """What ``Last-Event-ID`` says of a client that has seen it."""
         return content_hash(self.fields)[:_ID_DIGITS]
+
+
+class _Stream(StreamingResponse):
+    """A stream of events that tells when it has ended, also where none of it was sent."""
+
+    def __init__(self, events: AsyncIterator[str], ended: Callable[[], None]) -> None:
+        super().__init__(events, media_type=EVENTS_TYPE)
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
 @dataclass(slots=True)
@@ -82,32 +100,30 @@ class Streams:
                 503, "too many event streams are open", error="too_many_streams",
                 hint="close one, or ask again later", headers={"Retry-After": "5"},
             )  # fmt: skip
-        return StreamingResponse(
-            self._events(event, read, first, last_event_id), media_type=EVENTS_TYPE
-        )
+        self._open += 1  # before anything is waited for: the next client may ask meanwhile
+        return _Stream(self._events(event, read, first, last_event_id), self._close)
 
     async def _events(
         self, event: str, read: Callable[[], Snapshot], found: Snapshot, seen: str | None
     ) -> AsyncIterator[str]:
-        self._open += 1
-        try:
-            yield f"retry: {RETRY_MS}\n\n"
-            sent_at = time.monotonic()
-            while True:
-                if found.event_id != seen:
-                    seen = found.event_id
-                    yield f"id: {seen}\nevent: {event}\ndata: {canonical_json(found.fields)}\n\n"
-                    sent_at = time.monotonic()
-                elif time.monotonic() - sent_at >= HEARTBEAT_S:
-                    yield ": still here\n\n"
-                    sent_at = time.monotonic()
-                if found.is_last or await self._is_stopping():
-                    return
-                # A database that can't be read for a moment is asked again.
-                with contextlib.suppress(TunerError):
-                    found = await run_in_threadpool(read)
-        finally:
-            self._open -= 1
+        yield f"retry: {RETRY_MS}\n\n"
+        sent_at = time.monotonic()
+        while True:
+            if found.event_id != seen:
+                seen = found.event_id
+                yield f"id: {seen}\nevent: {event}\ndata: {canonical_json(found.fields)}\n\n"
+                sent_at = time.monotonic()
+            elif time.monotonic() - sent_at >= HEARTBEAT_S:
+                yield ": still here\n\n"
+                sent_at = time.monotonic()
+            if found.is_last or await self._is_stopping():
+                return
+            # A database that can't be read for a moment is asked again.
+            with contextlib.suppress(TunerError):
+                found = await run_in_threadpool(read)
+
+    def _close(self) -> None:
+        self._open -= 1
 
     async def _is_stopping(self) -> bool:
         """Wait for the next reading, or for the end of the service."""

@@ -21,6 +21,7 @@ from starlette.types import Send
 
 from tuner.service.errors import error_answer
 from tuner.service.headers import add_headers
+from tuner.service.headers import wants_page
 from tuner.service.limits import BodyRefused
 from tuner.service.limits import content_refusal
 from tuner.service.limits import RateLimit
@@ -106,10 +107,8 @@ def _client(scope: Scope) -> str:
 
 
 async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-    wants_page = "text/html" in Headers(scope=scope).get("accept", "")
     # A form of a page whose session has ended too: a person reads the answer.
-    is_persons = scope["method"] == "GET" or not scope["path"].startswith("/api/")
-    if refusal.status == 401 and is_persons and wants_page:
+    if refusal.status == 401 and wants_page(scope["path"], Headers(scope=scope)):
         await RedirectResponse("/login", 303)(scope, receive, send)
         return
     headers = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from starlette.datastructures import Headers
 from starlette.datastructures import MutableHeaders
 
 # Plotly and htmx write `style` attributes; no script but our own files runs.
@@ -18,6 +19,7 @@ SECURITY_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+API_PREFIX = "/api/"
 STATIC_PREFIX = "/static/"
 
 
@@ -32,3 +34,11 @@ def add_headers(headers: MutableHeaders, path: str) -> None:
     headers.setdefault(
         "Cache-Control", "no-cache" if path.startswith(STATIC_PREFIX) else "no-store"
     )
+
+
+def wants_page(path: str, headers: Headers) -> bool:
+    """Tell whether a person reads the answer: a browser opens something that is not the API's.
+
+    Under ``/api/`` every error is JSON: some programs say that they take HTML.
+    """
+    return not path.startswith(API_PREFIX) and "text/html" in headers.get("accept", "")

@@ -12,13 +12,13 @@ from starlette.datastructures import Headers
 from starlette.types import Message
 from starlette.types import Receive
 
+from tuner.service.headers import API_PREFIX
 from tuner.service.security import READ_METHODS
 from tuner.service.security import Refusal
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_TIMEOUT_S = 20.0
 MAX_CLIENTS = 10_000
-JSON_PREFIX = "/api/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def content_refusal(method: str, path: str, headers: Headers) -> Refusal | None:
     has_body = length not in ("", "0") or "transfer-encoding" in headers
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if (
-        path.startswith(JSON_PREFIX)
+        path.startswith(API_PREFIX)
         and (has_body or media_type)
         and media_type != "application/json"
     ):

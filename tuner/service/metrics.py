@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry
 from prometheus_client import Counter
@@ -22,6 +22,8 @@ from tuner import __version__
 from tuner import api
 from tuner.errors import TunerError
 from tuner.settings import Settings
+
+_log = logging.getLogger("tuner.service")
 
 BEST_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # Sums over all trials take about a second at 10^6 of them.
@@ -59,12 +61,6 @@ class Metrics:
         known = method if method in _METHODS else "other"
         self._requests.labels(known, route, str(status)).inc()
 
-    @contextmanager
-    def best_lookup(self) -> Iterator[None]:
-        """Time a lookup."""
-        with self._best.time():
-            yield
-
     def note_best_lookup(self, seconds: float) -> None:
         """Count a lookup that took so long."""
         self._best.observe(seconds)
@@ -85,17 +81,30 @@ class _DatabaseCollector(Collector):
         self._clock = clock
         self._asked_at = -TALLY_MAX_AGE_S
         self._last: tuple[Metric, ...] = ()
+        self._problem = ""
 
     def collect(self) -> Iterable[Metric]:
         """Return the database's metrics; only ``tuner_database_up`` 0 where it can't be read."""
         now = self._clock()
-        if now - self._asked_at >= TALLY_MAX_AGE_S or not self._last:
-            try:
-                self._last = tuple(_families(api.database_tallies(self._settings)))
-            except TunerError:
-                self._last = (_up(0),)
-            self._asked_at = now
+        if now - self._asked_at < TALLY_MAX_AGE_S and self._last:
+            return self._last
+        try:
+            self._last = tuple(_families(api.database_tallies(self._settings)))
+        except TunerError as error:
+            self._last = ()  # a failure is not kept: it is asked for again each time
+            self._note(str(error))
+            return (_up(0),)
+        self._asked_at = now
+        self._note("")
         return self._last
+
+    def _note(self, problem: str) -> None:
+        """Log why the database can't be read, once, and that it can be read again."""
+        if problem and problem != self._problem:
+            _log.warning("the database can't be read: %s", problem)
+        elif self._problem and not problem:
+            _log.warning("the database can be read again")
+        self._problem = problem
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: registering must not read the database."""

@@ -55,7 +55,7 @@ class DeviceItem(TypedDict):
 class DeviceList(TypedDict):
     """Devices of all hosts."""
 
-    schema: Literal["tuner.devices/1"]
+    schema: Literal["tuner.job_devices/1"]
     items: list[DeviceItem]
     next: None
 
@@ -98,6 +98,7 @@ class StudyItem(TypedDict):
     failed: int
     skipped: int
     running: int
+    is_driven: bool
 
 
 class StudyList(TypedDict):
@@ -343,7 +344,6 @@ class JobItem(TypedDict):
     study: str
     request: JsonObject
     device_id: str
-    host: str | None
     state: Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
     wish: Literal["run", "pause", "cancel"]
     study_id: int | None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import secrets
 import time
 from collections.abc import Iterable
@@ -22,12 +21,13 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from tuner.errors import UsageError
+from tuner.service.addresses import is_loopback
+from tuner.service.addresses import LOOPBACK_NAMES
 
 SESSION_COOKIE = "tuner_session"
 SESSION_S = 12 * 3600
 MIN_TOKEN_CHARACTERS = 16
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 # Answered without a token wherever the service listens: a container's health check has none.
 OPEN_PATHS = ("/healthz", "/readyz", "/login", "/static/")
 HOW_TO_SET_ONE = "start the service with --token-file FILE, or set TUNER_TOKEN"
@@ -128,16 +128,6 @@ class Access:
     def _signature(self, payload: str) -> str:
         content = payload.encode("utf-8", "surrogatepass")
         return hmac.new(self._session_key, content, hashlib.sha256).hexdigest()
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _unauthorized() -> Refusal:

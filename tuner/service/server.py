@@ -18,6 +18,7 @@ from fastapi import FastAPI
 
 from tuner import api
 from tuner.errors import UsageError
+from tuner.service.addresses import url_of
 from tuner.service.app import create_app
 from tuner.service.dependencies import ServiceState
 from tuner.service.protocol import DeadlineProtocol
@@ -68,7 +69,8 @@ def serve(settings: Settings, options: ServeOptions, ready: Callable[[str], None
     api.prepare_database(settings)
     _raise_file_limit()
     with listening_socket(options.host, options.port) as listener:
-        server = _Server(_config(app), app.state.service, partial(ready, _url(listener)))
+        url = url_of(*listener.getsockname()[:2])
+        server = _Server(_config(app), app.state.service, partial(ready, url))
         # Uvicorn raises the signals that ended it again when it is done, for these handlers.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, server.handle_exit)
@@ -141,11 +143,6 @@ def _config(app: FastAPI) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
     )
-
-
-def _url(listener: socket.socket) -> str:
-    host, port, *_ = listener.getsockname()
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _raise_file_limit() -> None:

@@ -30,20 +30,27 @@ async def supervise(start: Callable[[], subprocess.Popen[bytes]], stopping: asyn
     delay_s = FIRST_DELAY_S
     while not stopping.is_set():
         begun_s = time.monotonic()
-        process = start()
-        await _wait(process, stopping)
-        if process.poll() is None:
-            await _end(process)
+        end = await _run(start, stopping)
+        if stopping.is_set():
             return
-        is_soon = time.monotonic() - begun_s < LONG_LIFE_S
-        delay_s = min(delay_s * 2, LONGEST_DELAY_S) if is_soon else FIRST_DELAY_S
-        _log.warning(
-            "the process that takes jobs ended (code %d); it starts again in %g s",
-            process.returncode,
-            delay_s,
-        )
+        if time.monotonic() - begun_s >= LONG_LIFE_S:
+            delay_s = FIRST_DELAY_S
+        _log.warning("the process that takes jobs %s; it starts again in %g s", end, delay_s)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), delay_s)
+        delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+
+
+async def _run(start: Callable[[], subprocess.Popen[bytes]], stopping: asyncio.Event) -> str:
+    """Run a process until it ends, or ends because it is to stop, and say how it ended."""
+    try:
+        process = start()
+    except OSError as error:  # such as no memory for another process; the pages go on
+        return f"can't be started: {error}"
+    await _wait(process, stopping)
+    if process.poll() is None:
+        await _end(process)
+    return f"ended (code {process.returncode})"
 
 
 async def _wait(process: subprocess.Popen[bytes], stopping: asyncio.Event) -> None:

@@ -39,6 +39,7 @@ Description: TypeAlias = dict[str, dict[str, Any]]
 
 MAX_PROBLEMS = 100  # per kind: enough to see how bad it is
 _CHUNK_ROWS = 1000
+_CHECKSUM = "checksum"
 # Of a record: they follow from the texts.
 _FIGURES = ("median_us", "low_us", "high_us", "samples_us")
 # Of derived columns; warnings are texts that a later version may word differently.
@@ -143,7 +144,9 @@ def _common_part(description: Description) -> Description:
 def checksum_problems(connection: Connection) -> Iterator[str]:
     """Yield the rows that do not fit their checksums."""
     yield from _row_problems(connection)
-    yield from (each for each in _process_problems(connection) if each.startswith("checksum"))
+    for kind, problem in _process_faults(connection):
+        if kind == _CHECKSUM:
+            yield f"{kind}: {problem}"
 
 
 def _row_problems(connection: Connection) -> Iterator[str]:
@@ -154,11 +157,20 @@ def _row_problems(connection: Connection) -> Iterator[str]:
         query = select(table).order_by(key).execution_options(yield_per=_CHUNK_ROWS)
         for row in connection.execute(query).mappings():
             if row[CHECKSUM_COLUMN] != row_checksum(table.name, dict(row)):
-                yield f"checksum: {table.name} {key.name} {row[key.name]} was changed or damaged"
+                yield f"{_CHECKSUM}: {table.name} {key.name} {row[key.name]} was changed or damaged"
 
 
 def _process_problems(connection: Connection) -> Iterator[str]:
-    """Check processes with their samples, both read in the same order, side by side."""
+    """Check processes with their samples."""
+    for kind, problem in _process_faults(connection):
+        yield f"{kind}: {problem}"
+
+
+def _process_faults(connection: Connection) -> Iterator[tuple[str, str]]:
+    """Yield kind and text of what is wrong with processes and their samples.
+
+    Both are read in the same order, side by side.
+    """
     process, sample = table_of(ProcessRow), table_of(SampleRow)
     streaming = {"yield_per": _CHUNK_ROWS}
     sampled = select(sample).order_by(sample.c.process_id, sample.c.position)
@@ -174,11 +186,11 @@ def _process_problems(connection: Connection) -> Iterator[str]:
         name = f"{process.name} id {row['id']} (trial {row['trial_id']})"
         times = [each["time_us"] for each in samples]
         if [each["position"] for each in samples] != list(range(len(samples))):
-            yield f"samples: {name} has gaps between its samples"
+            yield "samples", f"{name} has gaps between its samples"
         if row[CHECKSUM_COLUMN] != row_checksum(process.name, dict(row), times):
-            yield f"checksum: {name} or one of its samples was changed or damaged"
+            yield _CHECKSUM, f"{name} or one of its samples was changed or damaged"
         if row["median_us"] != (median(times) if times else None):
-            yield f"derived: median of {name} is not that of its samples"
+            yield "derived", f"median of {name} is not that of its samples"
 
 
 def _derived_problems(connection: Connection) -> Iterator[str]:

@@ -86,19 +86,19 @@ def copy_store(source: str, target: str, progress: Progress) -> CopyReport:
         raise UsageError(
             f"{place} exists; it is left alone", hint="give another name, or merge: `tuner import`"
         )
-    with open_store(source, create=False, writable=False) as store, store.session() as session:
-        original = _Side(str(store.location), session.connection())
+    with open_store(source, create=False, writable=False) as store:
+        name = str(store.location)
         writing = _new_file(place, place.path) if place.path else _empty_server(place)
         with writing as connection:
-            counts = _copy_tables(original, connection, progress)
-            server.go_on_counting(connection, Base.metadata.sorted_tables)
-            _require_equal(original, _Side(str(place), connection))
-        driven = tuple(
-            study["name"]
-            for study in original.rows(table_of(StudyRow))
-            if is_driven(original.connection, dict(study))
-        )
-    return CopyReport(str(store.location), str(place), counts, driven)
+            with store.session() as session:
+                original = _Side(name, session.connection())
+                driven = _driven(original)
+                counts = _copy_tables(original, connection, progress)
+                server.go_on_counting(connection, Base.metadata.sorted_tables)
+                _require_equal(original, _Side(str(place), connection))
+            # The source has ended: a server cuts off who is idle in a transaction for so long.
+            _require_sound(connection, name)
+    return CopyReport(name, str(place), counts, driven)
 
 
 @contextmanager
@@ -132,8 +132,7 @@ def _empty_server(place: Location) -> Iterator[Connection]:
     engine = server.server_engine(place, "migrate")
     try:
         with translated(str(place)), engine.begin() as connection:
-            server.require_utf8(connection, str(place))
-            server.create_server_schema(connection)
+            server.create_server_schema(connection, str(place))
             require_current(connection, str(place))
             server.lock_tables(connection)
             full = [
@@ -176,6 +175,14 @@ class _Side:
         return chain.from_iterable(self.chunks(table))
 
 
+def _driven(source: _Side) -> tuple[str, ...]:
+    return tuple(
+        study["name"]
+        for study in source.rows(table_of(StudyRow))
+        if is_driven(source.connection, dict(study))
+    )
+
+
 def _copy_tables(source: _Side, target: Connection, progress: Progress) -> dict[str, int]:
     counts: dict[str, int] = {}
     for table in Base.metadata.sorted_tables:  # each after those that it refers to
@@ -198,10 +205,10 @@ def _insert(target: Connection, table: Table, chunk: Sequence[RowMapping]) -> No
 
 
 def _require_equal(source: _Side, target: _Side) -> None:
-    """Check that the target gives back every row of the source, and each fits its checksum.
+    """Check that the target gives back every row of the source.
 
     Raises:
-        DatabaseProblem: One is missing, differs, or was damaged before it was copied.
+        DatabaseProblem: One is missing or differs.
     """
     for table in Base.metadata.sorted_tables:
         pairs = zip_longest(source.rows(table), target.rows(table))
@@ -211,9 +218,17 @@ def _require_equal(source: _Side, target: _Side) -> None:
                     f"row {number} of {table.name} differs between {source.name} and {target.name}",
                     hint=f"{_NOTHING}; please report this",
                 )
-    problem = next(checksum_problems(target.connection), None)
+
+
+def _require_sound(copy: Connection, source: str) -> None:
+    """Check that every row of a copy fits its checksum.
+
+    Raises:
+        DatabaseProblem: One was damaged before it was copied.
+    """
+    problem = next(checksum_problems(copy), None)
     if problem is not None:
         raise DatabaseProblem(
-            f"database {source.name}: {problem}",
-            hint=f"{_NOTHING}; `tuner db check --db {source.name}` says more",
+            f"database {source}: {problem}",
+            hint=f"{_NOTHING}; `tuner db check --db {source}` says more",
         )

@@ -64,12 +64,10 @@ def register_device(
         EnvironmentProblem: A living process takes them already.
     """
     now = database_time(connection)
-    environment_values = rows.environment_values(environment)
     changes = {
-        "architecture": environment_values["architecture"],
         "name": rows.clean_text(name, rows.MESSAGE_LIMIT_BYTES),
         "environment_id": find_or_insert(
-            connection, EnvironmentRow, ["fingerprint"], environment_values
+            connection, EnvironmentRow, ["fingerprint"], rows.environment_values(environment)
         ),
         "owner": str(owner),
         "seen_at": now,
@@ -100,27 +98,34 @@ def release_devices(connection: Connection, owner: Owner) -> None:
 def list_devices(session: Session) -> list[StoredDevice]:
     """Return all devices that a process takes jobs for or took them for, by host and id."""
     query = (
-        select(DeviceRow, EnvironmentRow.key)
+        select(DeviceRow, EnvironmentRow)
         .join(EnvironmentRow, EnvironmentRow.id == DeviceRow.environment_id)
         .order_by(DeviceRow.host, DeviceRow.device_id)
     )
     running = running_by_device(session)
     now = database_time(session.connection())
     return [
-        _stored(device, key, running.get((device.host, device.device_id)), now)
-        for device, key in session.execute(query)
+        _stored(device, environment, running.get((device.host, device.device_id)), now)
+        for device, environment in session.execute(query)
     ]
 
 
-def _stored(device: DeviceRow, key: str, job_id: int | None, now: datetime) -> StoredDevice:
-    taken = device.owner is not None and not is_gone(parse_owner(device.owner), device.seen_at, now)
+def is_taken(owner: str | None, seen_at: datetime, now: datetime) -> bool:
+    """Tell whether a living process takes the jobs of a device whose row names this owner."""
+    return owner is not None and not is_gone(parse_owner(owner), seen_at, now)
+
+
+def _stored(
+    device: DeviceRow, environment: EnvironmentRow, job_id: int | None, now: datetime
+) -> StoredDevice:
+    taken = is_taken(device.owner, device.seen_at, now)
     state = "gone" if not taken else "idle" if job_id is None else "busy"
     return StoredDevice(
         host=device.host,
         device_id=device.device_id,
-        architecture=device.architecture,
+        architecture=environment.architecture,
         name=device.name,
-        environment_key=key,
+        environment_key=environment.key,
         state=state,
         job_id=job_id,
         seen_at=device.seen_at,

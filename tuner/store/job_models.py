@@ -31,7 +31,6 @@ class DeviceRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     host: Mapped[str] = mapped_column(String(HOST_DIGITS))  # hashed
     device_id: Mapped[str]
-    architecture: Mapped[str]
     name: Mapped[str]  # as the vendor shows it
     environment_id: Mapped[int] = mapped_column(ForeignKey("tuner_environment.id"))
     owner: Mapped[str | None]  # host hash:pid:process start, while a process takes its jobs
@@ -62,7 +61,6 @@ class JobRow(Base):
     kind: Mapped[str]
     request: Mapped[str]  # JSON object
     device_id: Mapped[str]
-    host: Mapped[str | None] = mapped_column(String(HOST_DIGITS))  # NULL: any host's device
     state: Mapped[str]
     wish: Mapped[str]  # what the user wants of it; whoever runs it looks at this
     idempotency_key: Mapped[str | None]

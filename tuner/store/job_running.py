@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from datetime import datetime
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import ColumnElement
 from sqlalchemy import Connection
@@ -52,49 +53,37 @@ _STOPPED = {
 _DEVICE = table_of(DeviceRow)
 
 
-def has_queued(session: Session, device_ids: Sequence[str]) -> bool:
-    """Tell whether a job waits for one of these devices: asked often, and without a lock."""
-    query = select(JOB.c.id).where(
-        JOB.c.state == JobState.QUEUED.value, JOB.c.device_id.in_(device_ids)
-    )
-    return session.execute(query.limit(1)).first() is not None
+def has_queued(session: Session, owner: Owner, device_id: str) -> bool:
+    """Tell whether a job waits that ``claim_next`` would give an idle device: asked often, and
+    without a lock.
+    """
+    connection = session.connection()
+    environment_id = connection.scalar(_environment_of(owner, device_id))
+    if environment_id is None:
+        return False
+    waiting = _waiting(device_id, environment_id, database_time(connection))
+    return connection.execute(waiting).first() is not None
 
 
 def claim_next(connection: Connection, owner: Owner, device_id: str) -> Job | None:
     """Make a process the owner of the job that waited longest for a device of its host.
 
     A device runs one job at a time, whoever asks. A job that has opened a study waits for a
-    device of that study's environment for as long as one is registered: elsewhere it would begin
-    again, as another study.
+    device of that study's environment for as long as a process takes such a device's jobs:
+    elsewhere it would begin again, as another study.
 
     Returns:
         The job, running; None where none waits, or the device is busy or not the owner's.
     """
     # All who claim for this device wait here for each other.
-    query = select(_DEVICE.c.environment_id).where(
-        _DEVICE.c.host == owner.host,
-        _DEVICE.c.device_id == device_id,
-        _DEVICE.c.owner == str(owner),
-    )
-    environment_id = connection.scalar(query.with_for_update())
+    environment_id = connection.scalar(_environment_of(owner, device_id).with_for_update())
     if environment_id is None or connection.execute(_running_on(owner.host, device_id)).first():
         return None
-    waiting = (
-        select(JOB)
-        .where(
-            JOB.c.state == JobState.QUEUED.value,
-            JOB.c.device_id == device_id,
-            or_(JOB.c.host.is_(None), JOB.c.host == owner.host),
-            _may_run_in(environment_id),
-        )
-        .order_by(JOB.c.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    )
+    now = database_time(connection)
+    waiting = _waiting(device_id, environment_id, now).with_for_update(skip_locked=True)
     row = connection.execute(waiting).mappings().first()
     if row is None:
         return None
-    now = database_time(connection)
     changes = {
         "state": JobState.RUNNING.value,
         "message": "",
@@ -112,14 +101,11 @@ def set_study(connection: Connection, job_id: int, owner: Owner, study_id: int) 
         change_job(connection, row, {"study_id": study_id})
 
 
-def beat(connection: Connection, owner: Owner) -> dict[int, JobWish]:
-    """Tell that a process lives, and return what is wished of each of the jobs it owns."""
-    query = select(JOB).where(JOB.c.owner == str(owner)).order_by(JOB.c.id).with_for_update()
-    found = connection.execute(query).mappings().all()
+def beat(connection: Connection, owner: Owner) -> None:
+    """Tell that the process that runs these jobs lives."""
     now = database_time(connection)
-    for row in found:
+    for row in _owned(connection, owner):
         change_job(connection, row, {"seen_at": now})
-    return {row["id"]: JobWish(row["wish"]) for row in found}
 
 
 def wishes(session: Session, owner: Owner) -> dict[int, JobWish]:
@@ -156,6 +142,12 @@ def stop_job(connection: Connection, job_id: int, owner: Owner) -> None:
     """Let go of a running job whose process was stopped: what comes of it is as wished."""
     row = locked_job(connection, job_id)
     if row["owner"] == str(owner):
+        _let_go(connection, row, "")
+
+
+def stop_all(connection: Connection, owner: Owner) -> None:
+    """Let go of all jobs that a process runs, as ``stop_job`` does of one."""
+    for row in _owned(connection, owner):
         _let_go(connection, row, "")
 
 
@@ -199,8 +191,41 @@ def _running_on(host: str, device_id: str) -> Select[int]:
     )
 
 
-def _may_run_in(environment_id: int) -> ColumnElement[bool]:
-    """Return the condition that a job's study, if it has one, goes on in an environment."""
+def _owned(connection: Connection, owner: Owner) -> Sequence[RowMapping]:
+    """Return the rows of the jobs that a process runs, locked."""
+    query = select(JOB).where(JOB.c.owner == str(owner)).order_by(JOB.c.id)
+    return connection.execute(query.with_for_update()).mappings().all()
+
+
+def _environment_of(owner: Owner, device_id: str) -> Select[int]:
+    """Return the environment of a device of a host, if the process takes its jobs."""
+    return select(_DEVICE.c.environment_id).where(
+        _DEVICE.c.host == owner.host,
+        _DEVICE.c.device_id == device_id,
+        _DEVICE.c.owner == str(owner),
+    )
+
+
+def _waiting(device_id: str, environment_id: int, now: datetime) -> Select[Any]:
+    """Return the job that waited longest of those that a device of this environment may run."""
+    return (
+        select(JOB)
+        .where(
+            JOB.c.state == JobState.QUEUED.value,
+            JOB.c.device_id == device_id,
+            _may_run_in(environment_id, now),
+        )
+        .order_by(JOB.c.id)
+        .limit(1)
+    )
+
+
+def _may_run_in(environment_id: int, now: datetime) -> ColumnElement[bool]:
+    """Return the condition that a job's study, if it has one, goes on in an environment.
+
+    It does where it began in an equal one, and where no living process takes the jobs of a
+    device that has such a one: rows of devices are kept, and an upgrade changes environments.
+    """
     study, environment = table_of(StudyRow), table_of(EnvironmentRow)
     here = select(environment.c.key).where(environment.c.id == environment_id).scalar_subquery()
     own = environment.alias()
@@ -217,6 +242,8 @@ def _may_run_in(environment_id: int) -> ColumnElement[bool]:
         .where(
             of_device.c.id == _DEVICE.c.environment_id,
             _DEVICE.c.device_id == JOB.c.device_id,
+            _DEVICE.c.owner.is_not(None),
+            _DEVICE.c.seen_at > now - RUNNER_SILENCE,
             of_device.c.key == study_key,
         )
         .correlate(JOB)

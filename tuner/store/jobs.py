@@ -13,6 +13,7 @@ from datetime import UTC
 from typing import Any
 
 from sqlalchemy import Connection
+from sqlalchemy import func
 from sqlalchemy import or_
 from sqlalchemy import RowMapping
 from sqlalchemy import select
@@ -29,12 +30,14 @@ from tuner.domain.queue import JobWish
 from tuner.errors import Conflict
 from tuner.errors import NotFound
 from tuner.store.job_models import JobRow
-from tuner.store.problems import MAX_INTEGER
+from tuner.store.models import StudyRow
+from tuner.store.problems import MAX_ID
 from tuner.store.table import insert_row
 from tuner.store.table import table_of
 from tuner.store.table import update_row
 
 JOB = table_of(JobRow)
+_STUDY = table_of(StudyRow)
 
 
 def add_job(
@@ -81,6 +84,8 @@ def find_by_key(
 ) -> Job | None:
     """Return the job that was asked for with a key, or None.
 
+    The stored request can say more than was asked: the service completes it.
+
     Raises:
         Conflict: The key stands for another request.
     """
@@ -89,7 +94,8 @@ def find_by_key(
     if row is None:
         return None
     job = job_of(row)
-    if job.kind is not kind or row["request"] != canonical_json(dict(request)):
+    asked = {name: value for name, value in job.request.items() if name in request}
+    if job.kind is not kind or canonical_json(asked) != canonical_json(dict(request)):
         raise Conflict(
             f"idempotency key {key!r} was used for another request (job {job.id})",
             hint="take a new key for a new request",
@@ -104,7 +110,7 @@ def read_job(session: Session, job_id: int) -> Job:
         NotFound: There is none.
     """
     row = None
-    if 0 < job_id <= MAX_INTEGER:
+    if 0 < job_id <= MAX_ID:
         row = session.execute(select(JOB).where(JOB.c.id == job_id)).mappings().first()
     if row is None:
         raise _no_job(job_id)
@@ -116,7 +122,7 @@ def list_jobs(
     *,
     state: JobState | None = None,
     after: int | None = None,
-    limit: int = 100,
+    limit: int | None = None,
 ) -> list[Job]:
     """Return jobs, newest first.
 
@@ -124,7 +130,7 @@ def list_jobs(
         session: Of the store.
         state: Only those in it.
         after: Last id of the page before this one.
-        limit: At most so many.
+        limit: At most so many; None for all.
     """
     query = select(JOB).order_by(JOB.c.id.desc()).limit(limit)
     if state is not None:
@@ -134,16 +140,43 @@ def list_jobs(
     return [job_of(row) for row in session.execute(query).mappings()]
 
 
+def waiting_jobs(session: Session, limit: int) -> tuple[list[Job], dict[str, int]]:
+    """Return the jobs that are next, then the paused ones, oldest first; and how many there are.
+
+    Args:
+        session: Of the store.
+        limit: At most so many jobs.
+
+    Returns:
+        The jobs, and the number of all that are in each of the two states.
+    """
+    waits = JOB.c.state.in_((JobState.QUEUED.value, JobState.PAUSED.value))
+    is_paused = JOB.c.state == JobState.PAUSED.value
+    rows = session.execute(
+        select(JOB).where(waits).order_by(is_paused, JOB.c.id).limit(limit)
+    ).mappings()
+    jobs = [job_of(row) for row in rows]
+    counts = select(JOB.c.state, func.count().label("jobs")).where(waits).group_by(JOB.c.state)
+    return jobs, {row.state: row.jobs for row in session.execute(counts)}
+
+
 def newest_of_study(session: Session, name: str, study_id: int | None) -> Job | None:
-    """Return the newest job that runs a study: asked for by this name, or with this study open."""
-    member = canonical_json({"study": name})[1:-1]  # as in a canonical request
-    asked = JOB.c.request.contains(member, autoescape=True)
-    query = select(JOB).where(
-        JOB.c.kind == JobKind.STUDY.value,
-        asked if study_id is None else or_(asked, JOB.c.study_id == study_id),
+    """Return the newest job that runs a study: one of this name, or this one itself."""
+    query = (
+        select(JOB)
+        .outerjoin(_STUDY, _STUDY.c.id == JOB.c.study_id)
+        .where(
+            JOB.c.kind == JobKind.STUDY.value,
+            or_(_STUDY.c.name == name, JOB.c.study_id == study_id, JOB.c.study_id.is_(None)),
+        )
+        .order_by(JOB.c.id.desc())
     )
-    row = session.execute(query.order_by(JOB.c.id.desc()).limit(1)).mappings().first()
-    return None if row is None else job_of(row)
+    for row in session.execute(query).mappings():
+        job = job_of(row)
+        # What has not opened a study yet is known by the name that it will have.
+        if job.study_id is not None or job.request.get("name", job.request["study"]) == name:
+            return job
+    return None
 
 
 def locked_job(connection: Connection, job_id: int) -> RowMapping:
@@ -153,7 +186,7 @@ def locked_job(connection: Connection, job_id: int) -> RowMapping:
         NotFound: There is none.
     """
     row = None
-    if 0 < job_id <= MAX_INTEGER:
+    if 0 < job_id <= MAX_ID:
         query = select(JOB).where(JOB.c.id == job_id).with_for_update()
         row = connection.execute(query).mappings().first()
     if row is None:
@@ -181,7 +214,6 @@ def job_of(row: RowMapping | dict[Any, Any]) -> Job:
         kind=JobKind(row["kind"]),
         request=json.loads(row["request"]),
         device_id=row["device_id"],
-        host=row["host"],
         state=JobState(row["state"]),
         wish=JobWish(row["wish"]),
         idempotency_key=row["idempotency_key"],

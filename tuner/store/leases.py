@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from datetime import timedelta
@@ -78,6 +79,16 @@ def is_driven(connection: Connection, study: Mapping[str, Any]) -> bool:
     return owner.is_alive(holder, _last_stored(connection, study), now)
 
 
+def driven_studies(connection: Connection, study_ids: Sequence[int]) -> set[int]:
+    """Return which of some studies a living process drives."""
+    table = table_of(StudyRow)
+    query = select(table.c.id, table.c.owner, table.c.owned_at).where(
+        table.c.id.in_(study_ids), table.c.owner.is_not(None)
+    )
+    rows = connection.execute(query).mappings().all()
+    return {row["id"] for row in rows if is_driven(connection, dict(row))}
+
+
 def require_driver(connection: Connection, study_id: int) -> None:
     """Check that this process still drives a study, and let nobody take it over meanwhile.
 
@@ -111,16 +122,18 @@ class LeaseKeeper:
         self._interval_s = interval_s
         self._studies: set[int] = set()
         self._guard = threading.Lock()
-        self._end = threading.Event()
         self._thread: threading.Thread | None = None
+        self._end = threading.Event()  # of that thread alone: an earlier one may not have seen its
 
     def keep(self, study_id: int) -> None:
         """Renew the lease of a study from now on."""
         with self._guard:
             self._studies.add(study_id)
             if self._thread is None:
-                self._end.clear()
-                self._thread = threading.Thread(target=self._run, name="tuner-lease", daemon=True)
+                self._end = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._end,), name="tuner-lease", daemon=True
+                )
                 self._thread.start()
 
     def drop(self, study_id: int) -> None:
@@ -134,8 +147,7 @@ class LeaseKeeper:
         if thread is not None:
             thread.join()
 
-    def _run(self) -> None:
-        end = self._end
+    def _run(self, end: threading.Event) -> None:
         while not end.wait(self._interval_s):
             with self._guard:
                 studies = sorted(self._studies)

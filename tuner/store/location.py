@@ -14,6 +14,9 @@ from tuner.errors import NotFound
 from tuner.errors import UsageError
 
 _HARMLESS = re.compile(r"(host|hostaddr|port|dbname|service)=")
+# As SQLAlchemy reads them: a password ends at the first "@", and may hold "?" and "/".
+_CREDENTIALS = re.compile(r"[^:/]*:[^@]*@")
+_QUERY = re.compile(r"[?&]\w+=")
 SQLITE_MAGIC = b"SQLite format 3\x00"
 
 # WAL needs memory shared between the processes, which these can't give (SQLite's own
@@ -39,11 +42,25 @@ class Location:
     def __str__(self) -> str:
         if self.path is not None:
             return str(self.path)
-        place, _, query = self.url.partition("://")[2].partition("?")
+        if self.is_ambiguous:
+            return "postgresql://…"
+        place, _, query = self._credentials_and_place()[1].partition("?")
         kept = [each for each in query.split("&") if _HARMLESS.match(each)]
-        # Without user and password.
         shown = f"postgresql://{place.rpartition('@')[2]}"
-        return "?".join([shown, "&".join(kept)]) if kept else shown
+        return f"{shown}?{'&'.join(kept)}" if kept else shown
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether a bare "@" or "?" leaves open where a password ends in the URL of a server."""
+        credentials, place = self._credentials_and_place()
+        return bool(credentials) and ("@" in place or bool(_QUERY.search(credentials)))
+
+    def _credentials_and_place(self) -> tuple[str, str]:
+        """Return what stands before a server's name with a password in it, and the rest."""
+        address = self.url.partition("://")[2]
+        found = _CREDENTIALS.match(address)
+        end = found.end() if found else 0
+        return address[:end], address[end:]
 
 
 def locate(text: str) -> Location:

@@ -1,4 +1,7 @@
-"""Who drives a study: a process named so that its end, or another one's birth, can be told."""
+"""Who drives a study, runs a job or takes a device's jobs: a process, by a name of its own.
+
+By it the end of the process can be told, and the birth of another one of the same number.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from datetime import datetime
 from datetime import timedelta
 from pathlib import Path
 
-# A process on another machine (or in another container) can't be looked up; one that has stored
-# nothing for this long counts as gone.
+# A process on another machine (or in another container) can't be looked up. One that says every
+# few seconds that it lives is given less; this is for a driver of an earlier version, of which
+# only the trials it stores can be seen.
 REMOTE_SILENCE = timedelta(minutes=15)
 
 
@@ -56,9 +60,9 @@ def is_alive(
 
     Args:
         owner: Who is asked about.
-        last_seen: When it last stored anything; decides only for another machine.
+        last_seen: When it was last heard of; decides only for another machine.
         now: The time.
-        silence: For how long a process on another machine may have stored nothing.
+        silence: For how long a process on another machine may not have been heard of.
     """
     if not is_here(owner):
         return now - last_seen < silence

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,15 +20,17 @@ from sqlalchemy.orm import Session
 
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
+from tuner.domain.outcome import RUNNING
 from tuner.store.evidence_models import ReproductionRow
+from tuner.store.leases import driven_studies
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
 from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
+from tuner.store.queries import outcome_counts
 from tuner.store.table import table_of
 
-RUNNING = "running"
 _CHUNK_ROWS = 1000
 _JSON_COLUMNS = frozenset({"scalars", "config", "warnings", "identity", "context", "differences"})
 
@@ -89,14 +90,12 @@ class TrialFilter:
         outcome: How they ended; ``running`` for those that have not.
         implementation: By this one.
         shape: As users write it, e.g. ``1024x4096``.
-        device_id: Measured on this device.
         confirmed: By fresh processes, or not.
     """
 
     outcome: str | None = None
     implementation: str | None = None
     shape: str | None = None
-    device_id: str | None = None
     confirmed: bool | None = None
 
 
@@ -122,7 +121,10 @@ def trial_rows(
 def study_rows(
     session: Session, *, before: int | None = None, limit: int | None
 ) -> list[dict[str, Plain]]:
-    """Return studies, newest first, from below the id ``before``, with their counts."""
+    """Return studies, newest first, from below the id ``before``, with their counts.
+
+    Those whose state is ``running`` are driven by a living process, or were left alone.
+    """
     query = (
         _select(_STUDY)
         .select_from(StudyRow)
@@ -133,8 +135,13 @@ def study_rows(
     if before is not None:
         query = query.where(StudyRow.id < before)
     found = [_plain(row) for row in session.execute(query).mappings()]
-    counts = _outcome_counts(session, [row["study_id"] for row in found])
-    return [row | _tally(counts.get(row["study_id"], {})) for row in found]
+    ids = [row["study_id"] for row in found]
+    counts = outcome_counts(session, ids)
+    driven = driven_studies(session.connection(), ids)
+    return [
+        row | _tally(counts.get(row["study_id"], {})) | {"is_driven": row["study_id"] in driven}
+        for row in found
+    ]
 
 
 def reproduction_rows(
@@ -184,23 +191,9 @@ def _conditions(wanted: TrialFilter) -> list[ColumnElement[bool]]:
         found.append(ImplementationRow.name == wanted.implementation)
     if wanted.shape is not None:
         found.append(WorkloadRow.shape == wanted.shape)
-    if wanted.device_id is not None:
-        found.append(StudyRow.device_id == wanted.device_id)
     if wanted.confirmed is not None:
         found.append(TrialRow.confirmed.is_(wanted.confirmed))
     return found
-
-
-def _outcome_counts(session: Session, study_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    query = (
-        select(TrialRow.study_id, TrialRow.outcome, func.count())
-        .where(TrialRow.study_id.in_(study_ids))
-        .group_by(TrialRow.study_id, TrialRow.outcome)
-    )
-    counts: dict[int, dict[str, int]] = {}
-    for study_id, outcome, count in session.execute(query):
-        counts.setdefault(study_id, {})[outcome or RUNNING] = count
-    return counts
 
 
 def _tally(counts: dict[str, int]) -> dict[str, Plain]:
@@ -211,7 +204,7 @@ def _tally(counts: dict[str, int]) -> dict[str, Plain]:
         "ok": apart[Outcome.OK],
         "failed": total - sum(apart.values()),
         "skipped": apart[Outcome.SKIPPED],
-        "running": apart[RUNNING],
+        RUNNING: apart[RUNNING],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from tuner.errors import UsageError
 
 MAX_INTEGER = 2**63 - 1
 MAX_ID = 2**31 - 1  # of a row: PostgreSQL's serial columns have 32 bits
+
+_NO_DATABASE = re.compile(r'database ".*" does not exist')  # a role's has the same words
 
 _INTACT = "everything stored so far is intact"
 _GO_ON = f"{_INTACT}; run the same command to go on"
@@ -133,7 +136,7 @@ def _server_problem(database: str, error: DBAPIError) -> TunerError:
             f"database {database}: the connection was lost ({text})", hint=_GO_ON
         )
     hint = "check that the server runs, and host, port, user and password"
-    if "does not exist" in text:
+    if _NO_DATABASE.search(text):
         hint = "check --db; `createdb NAME` makes an empty database, tuner its tables"
     return DatabaseProblem(f"database {database} can't be reached: {text}", hint=hint)
 

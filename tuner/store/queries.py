@@ -6,15 +6,19 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import ColumnElement
 from sqlalchemy import func
+from sqlalchemy import or_
 from sqlalchemy import Row
 from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy import true
+from sqlalchemy.orm import aliased
 from sqlalchemy.orm import defer
 from sqlalchemy.orm import Session
 
 from tuner.domain.outcome import Outcome
+from tuner.domain.outcome import RUNNING
 from tuner.domain.outcome import Stage
 from tuner.domain.workload import parse_shape
 from tuner.domain.workload import Workload
@@ -53,12 +57,13 @@ __all__ = [
     "iter_trials",
     "list_studies",
     "list_trials",
+    "newest_confirmed_study",
+    "outcome_counts",
     "process_samples",
     "trial_detail",
+    "trial_logs",
     "tuned_shapes",
 ]
-
-RUNNING = "running"
 
 
 def list_studies(session: Session) -> list[StudySummary]:
@@ -86,11 +91,37 @@ def find_study(session: Session, name_or_id: str | int) -> StudySummary:
 
 def counts_by_outcome(session: Session, study_id: int) -> dict[str, int]:
     """Return how many trials ended in each way, in the order of ``Outcome``, then ``running``."""
-    return _counts(session, [study_id]).get(study_id, {})
+    return outcome_counts(session, [study_id]).get(study_id, {})
+
+
+def outcome_counts(session: Session, study_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    """Return ``counts_by_outcome`` of each of some studies that has trials."""
+    query = (
+        select(TrialRow.study_id, TrialRow.outcome, func.count())
+        .where(TrialRow.study_id.in_(study_ids))
+        .group_by(TrialRow.study_id, TrialRow.outcome)
+    )
+    order = [*(outcome.value for outcome in Outcome), None]
+    found = sorted(session.execute(query), key=lambda row: order.index(row[1]))
+    counts: dict[int, dict[str, int]] = {}
+    for study_id, outcome, count in found:
+        counts.setdefault(study_id, {})[outcome or RUNNING] = count
+    return counts
+
+
+def newest_confirmed_study(session: Session) -> StudySummary | None:
+    """Return the newest study that has a confirmed trial; None where none has."""
+    has_one = select(TrialRow.id).where(TrialRow.study_id == StudyRow.id, _is_confirmed())
+    query = _study_query().where(has_one.exists()).order_by(StudyRow.id.desc()).limit(1)
+    return next(iter(_studies(session, query)), None)
 
 
 def list_trials(
-    session: Session, study_id: int, *, outcome: Outcome | str | None = None
+    session: Session,
+    study_id: int,
+    *,
+    outcome: Outcome | str | None = None,
+    confirmed_only: bool = False,
 ) -> list[TrialSummary]:
     """Return the trials of a study in the order they were started.
 
@@ -98,11 +129,14 @@ def list_trials(
         session: Of the store.
         study_id: Row of the study.
         outcome: Only those that ended this way; ``running`` for those that have not.
+        confirmed_only: Only those measured by the full protocol, here or where taken over from.
     """
     query = _trial_query().where(TrialRow.study_id == study_id).order_by(TrialRow.id)
     if outcome is not None:
         value = None if str(outcome) == RUNNING else str(outcome)
         query = query.where(TrialRow.outcome == value)
+    if confirmed_only:
+        query = query.where(_is_confirmed())
     return [_trial_summary(row) for row in session.execute(query)]
 
 
@@ -118,6 +152,12 @@ def trial_detail(session: Session, trial_id: int) -> TrialDetail:
     if row is None:
         raise NotFound(f"no trial {trial_id}", hint="`tuner trials STUDY` lists a study's")
     return trial_parts(session, _trial_summary(row), row.TrialRow)
+
+
+def trial_logs(session: Session, trial_ids: Sequence[int]) -> dict[int, str]:
+    """Return compiler output or stack trace of each of some trials."""
+    query = select(TrialRow.id, TrialRow.log).where(TrialRow.id.in_(trial_ids))
+    return {row.id: row.log for row in session.execute(query)}
 
 
 def tuned_shapes(
@@ -159,6 +199,13 @@ def tuned_shapes(
     return sorted(parse_shape(shape) for shape in session.scalars(query))
 
 
+def _is_confirmed() -> ColumnElement[bool]:
+    """Return whether a trial, or the equal one that it took over, is confirmed."""
+    origin = aliased(TrialRow)
+    query = select(origin.id).where(origin.id == TrialRow.reused_from_id, origin.confirmed)
+    return or_(TrialRow.confirmed, query.exists())
+
+
 def _study_query() -> Select[*tuple[Any, ...]]:
     return (
         select(
@@ -174,7 +221,7 @@ def _study_query() -> Select[*tuple[Any, ...]]:
 
 def _studies(session: Session, query: Select[*tuple[Any, ...]]) -> list[StudySummary]:
     found = session.execute(query).all()
-    counts = _counts(session, [row.StudyRow.id for row in found])
+    counts = outcome_counts(session, [row.StudyRow.id for row in found])
     return [_study_summary(row, counts.get(row.StudyRow.id, {})) for row in found]
 
 
@@ -200,20 +247,6 @@ def _study_summary(row: Row[Any], counts: dict[str, int]) -> StudySummary:
         created_at=study.created_at,
         finished_at=study.finished_at,
     )
-
-
-def _counts(session: Session, study_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    query = (
-        select(TrialRow.study_id, TrialRow.outcome, func.count())
-        .where(TrialRow.study_id.in_(study_ids))
-        .group_by(TrialRow.study_id, TrialRow.outcome)
-    )
-    order = [*(outcome.value for outcome in Outcome), None]
-    found = sorted(session.execute(query), key=lambda row: order.index(row[1]))
-    counts: dict[int, dict[str, int]] = {}
-    for study_id, outcome, count in found:
-        counts.setdefault(study_id, {})[outcome or RUNNING] = count
-    return counts
 
 
 def _trial_query() -> Select[*tuple[Any, ...]]:

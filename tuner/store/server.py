@@ -54,9 +54,15 @@ def server_engine(location: Location, mode: Mode) -> Engine:
     """Return an engine for a database server. What its URL says goes before what is set here.
 
     Raises:
-        UsageError: The URL is none.
+        UsageError: The URL is none, or it is open where its password ends.
         MissingDependency: The server's driver is not installed.
     """
+    if location.is_ambiguous:
+        # The server's answer would quote what was taken for its name.
+        raise UsageError(
+            f"database {location} has an @ or a ? too many",
+            hint="in a password or a value, write @ as %40 and ? as %3F",
+        )
     options: dict[str, object] = {}
     if mode == "read":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -79,10 +85,17 @@ def server_engine(location: Location, mode: Mode) -> Engine:
         ) from error
 
 
-def create_server_schema(connection: Connection) -> None:
-    """Create the schema unless it is there. Simultaneous first starts take turns."""
+def create_server_schema(connection: Connection, database: str) -> None:
+    """Create the schema unless it is there. Simultaneous first starts take turns.
+
+    Raises:
+        DatabaseProblem: It is not there, and the database can't hold any text.
+    """
+    if has_schema(connection):
+        return  # without a turn, which a copy or an upgrade keeps to its end
     take_schema_turn(connection)
     if not has_schema(connection):
+        _require_utf8(connection, database)
         create_schema(connection)
 
 
@@ -104,9 +117,8 @@ def take_schema_turn(connection: Connection) -> None:
 
 def lock_tables(connection: Connection) -> None:
     """Let nobody else write any table of this program until the end of the transaction."""
-    if connection.dialect.name == "postgresql":
-        names = ", ".join(table.name for table in Base.metadata.sorted_tables)
-        connection.execute(text(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"))
+    names = ", ".join(table.name for table in Base.metadata.sorted_tables)
+    connection.execute(text(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def go_on_counting(connection: Connection, tables: Iterable[Table]) -> None:
@@ -134,7 +146,7 @@ def insert_by_copy(connection: Connection, table: Table, rows: Iterable[RowMappi
             to.write_row([storable_text(v) if isinstance(v, str) else v for v in row.values()])
 
 
-def require_utf8(connection: Connection, database: str) -> None:
+def _require_utf8(connection: Connection, database: str) -> None:
     """Check that a server's database holds any text.
 
     Raises:

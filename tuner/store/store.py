@@ -115,7 +115,7 @@ class Store:
     def close(self) -> None:
         """Give up studies that are driven from here, and close all connections."""
         if self._recorder is not None:
-            # Without it the next process finds out by itself that this one is gone.
+            # What is not given up, the next process finds out by itself: nobody renews it.
             with contextlib.suppress(TunerError):
                 self._recorder.release()
         self._reader.dispose()
@@ -201,8 +201,7 @@ def _open_server(location: Location, *, create: bool, writable: bool) -> Store:
         with translated(str(location)):
             if create and writer is not None:
                 with writer.begin() as connection:
-                    server.require_utf8(connection, str(location))
-                    server.create_server_schema(connection)
+                    server.create_server_schema(connection, str(location))
             with reader.connect() as connection:
                 require_current(connection, str(location))
     except TunerError:

@@ -6,13 +6,12 @@ from sqlalchemy import func
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tuner.domain.outcome import RUNNING
 from tuner.domain.outcome import Stage
 from tuner.store.job_models import JobRow
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
-
-RUNNING = "running"
 
 
 def trials_by_outcome(session: Session) -> list[tuple[str, str, str, int]]:

@@ -28,6 +28,7 @@ from tuner.domain.study import StoredTrial
 from tuner.domain.study import StudyDefinition
 from tuner.domain.study import TrialPoint
 from tuner.errors import DatabaseProblem
+from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.store import driving
 from tuner.store import leases
@@ -235,12 +236,24 @@ class StudyRecorder:
         self._keeper.drop(study_id)
 
     def release(self) -> None:
-        """Give up the studies opened here, so that others can go on with them at once."""
-        while self._driven:
-            study_id, _ = self._driven.popitem()
+        """Give up the studies opened here, so that others can go on with them at once.
+
+        Raises:
+            DatabaseProblem: Of some, this could not be stored. Their leases run out.
+        """
+        studies = list(self._driven)
+        self._driven.clear()
+        for study_id in studies:
             self._keeper.drop(study_id)
-            with self._write() as connection:
-                driving.release(connection, study_id)
+        problems: list[TunerError] = []
+        for study_id in studies:
+            try:
+                with self._write() as connection:
+                    driving.release(connection, study_id)
+            except TunerError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
 
     def _trial_values(self, connection: Connection, study_id: int, point: TrialPoint) -> Values:
         driven = self._driven.get(study_id)

@@ -19,6 +19,7 @@ from tuner.domain.identity import Config
 from tuner.domain.identity import Plain
 from tuner.domain.identity import Scalar
 from tuner.domain.outcome import Outcome
+from tuner.domain.outcome import RUNNING
 from tuner.domain.space import Grid
 from tuner.domain.space import is_power_of_two
 
@@ -137,7 +138,7 @@ def _frozen(
         params=dict(params),
         distributions=dict(distributions),
         user_attrs={
-            "outcome": "running" if trial.outcome is None else trial.outcome.value,
+            "outcome": RUNNING if trial.outcome is None else trial.outcome.value,
             **trial.facts,
         },
         system_attrs={},
@@ -153,7 +154,8 @@ def _local(time: datetime) -> datetime:
 def _values_by_parameter(copy: StudyCopy) -> dict[str, list[Scalar]]:
     """Return the values of each parameter, over all implementations that have it.
 
-    Optuna wants one distribution a name within a study.
+    Optuna wants one distribution a name within a study, and none of no values: that is what a
+    parameter has for which a space allows nothing.
     """
     names = list(dict.fromkeys([*copy.spaces, *(each.implementation for each in copy.trials)]))
     found: dict[str, list[Scalar]] = {IMPLEMENTATION: list(names)}
@@ -163,7 +165,7 @@ def _values_by_parameter(copy: StudyCopy) -> dict[str, list[Scalar]]:
     for trial in copy.trials:
         for name, value in trial.config.items():
             found.setdefault(name, []).append(value)
-    return found
+    return {name: values for name, values in found.items() if values}
 
 
 def _is_numeric(values: Sequence[Scalar]) -> bool:

@@ -34,11 +34,7 @@ def with_shapes(spec: StudySpec, operator: Operator, shapes: Sequence[str]) -> S
         raise UsageError(f"{len(shapes)} shapes are given", hint=f"give 1 to {MAX_SHAPES}")
     parsed = tuple(parse_shape(text) for text in shapes)
     for position, shape in enumerate(parsed):
-        if len(shape) != len(operator.dims):
-            raise UsageError(
-                f"shape {shape_text(shape)}: {operator.name} takes {len(operator.dims)} dimensions",
-                hint=f"write {'x'.join(operator.dims)}",
-            )
+        operator.check_shape(shape)
         if shape in parsed[:position]:
             raise UsageError(f"shape {shape_text(shape)} is given twice", hint="give each once")
     if set(parsed) == set(spec.shapes):

@@ -14,6 +14,8 @@ from pydantic import Field
 from pydantic import PlainValidator
 from pydantic import WithJsonSchema
 
+from tuner.domain.device import DEVICE_NAMES
+from tuner.domain.device import DEVICE_PATTERN
 from tuner.domain.identity import Plain
 from tuner.domain.identity import Scalar
 from tuner.domain.protocol import Limits
@@ -264,8 +266,8 @@ class StudyFile(_Table):
     operator: Word = Field(description="Name of the operator: a folder of kernels")
     device: str = Field(
         "auto",
-        pattern=r"^(auto|cpu|(cuda|hip):[0-9]{1,3})$",
-        description="auto, cpu, cuda:N or hip:N; --device wins over it",
+        pattern=DEVICE_PATTERN,
+        description=f"{DEVICE_NAMES}; --device wins over it",
     )
     shapes: Annotated[list[Shape], AfterValidator(_check_shapes)] = Field(
         min_length=1,

@@ -17,6 +17,7 @@ from typing import Protocol
 from tuner.bench.devices.base import Device
 from tuner.domain.device import DeviceFacts
 from tuner.domain.device import DeviceListing
+from tuner.domain.device import first_device
 from tuner.errors import DeviceUnavailable
 from tuner.errors import TunerError
 from tuner.errors import UsageError
@@ -102,11 +103,10 @@ def choose_auto(options: DeviceOptions) -> str:
     Raises:
         DeviceUnavailable: There is none at all.
     """
-    usable = [each.device_id for each in list_devices(options) if each.usable]
-    if not usable:
+    chosen = first_device(each.device_id for each in list_devices(options) if each.usable)
+    if chosen is None:
         raise DeviceUnavailable("no device is usable here", hint="tuner doctor says why")
-    order = {"hip": 0, "cuda": 1, "cpu": 3}
-    return min(usable, key=lambda device_id: order.get(device_id.partition(":")[0], 2))
+    return chosen
 
 
 def listing_of(facts: DeviceFacts) -> DeviceListing:

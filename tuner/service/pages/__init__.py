@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from tuner.service.pages import comparing
 from tuner.service.pages import evidence
 from tuner.service.pages import files
@@ -14,6 +12,14 @@ from tuner.service.pages import session
 from tuner.service.pages import studies
 from tuner.service.pages import trials
 
-router = APIRouter(include_in_schema=False)
-for each in (home, studies, trials, lookup, comparing, evidence, jobs, session, files):
-    router.include_router(each.router)
+PAGE_ROUTERS = (
+    home.router,
+    studies.router,
+    trials.router,
+    lookup.router,
+    comparing.router,
+    evidence.router,
+    jobs.router,
+    session.router,
+    files.router,
+)

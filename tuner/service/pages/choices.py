@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner import api
+from tuner.domain.identity import Plain
 from tuner.settings import Settings
 
 MAX_ENVIRONMENTS = 100
@@ -30,8 +33,15 @@ class LookupChoices:
     devices: tuple[str, ...]
 
 
-def lookup_choices(settings: Settings) -> LookupChoices:
-    """Return what the form of a lookup offers."""
+def lookup_choices(
+    settings: Settings, devices: Sequence[Mapping[str, Plain]] | None = None
+) -> LookupChoices:
+    """Return what the form of a lookup offers.
+
+    Args:
+        settings: Say which database and operators.
+        devices: That jobs can run on; None reads them.
+    """
     rows = api.list_operators(settings)
     environments = api.page_environments(settings, MAX_ENVIRONMENTS).items
     architectures = dict.fromkeys(each["architecture"] for each in environments)
@@ -41,10 +51,14 @@ def lookup_choices(settings: Settings) -> LookupChoices:
         dtypes=tuple(dict.fromkeys(dtype for row in rows for dtype in row["dtypes"])),
         shape_hint=", ".join(dims),
         architectures=tuple(sorted(architectures, key=lambda name: not name.startswith(_OF_GPUS))),
-        devices=device_names(settings),
+        devices=device_names(settings) if devices is None else _names(devices),
     )
 
 
 def device_names(settings: Settings) -> tuple[str, ...]:
     """Return the devices that some process takes jobs for."""
-    return tuple(dict.fromkeys(each["device_id"] for each in api.list_job_devices(settings)))
+    return _names(api.list_job_devices(settings))
+
+
+def _names(devices: Sequence[Mapping[str, Plain]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each["device_id"] for each in devices))

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from tuner import api
 from tuner.errors import TunerError
 from tuner.service.dependencies import SettingsDep
+from tuner.service.errors import PageRoute
 from tuner.service.errors import status_of
-from tuner.service.pages.rendering import PageRoute
 from tuner.service.pages.rendering import render
 from tuner.settings import Settings
 

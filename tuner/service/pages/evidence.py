@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from tuner import api
 from tuner.service.dependencies import SettingsDep
+from tuner.service.errors import PageRoute
 from tuner.service.pages.choices import device_names
-from tuner.service.pages.forms import form_fields
+from tuner.service.pages.forms import FormDep
 from tuner.service.pages.forms import new_key
 from tuner.service.pages.forms import see
-from tuner.service.pages.rendering import PageRoute
 from tuner.service.pages.rendering import render
 
 router = APIRouter(route_class=PageRoute)
@@ -32,9 +32,10 @@ def list_evidence(request: Request, settings: SettingsDep) -> Response:
 @router.get("/evidence/{name}")
 def show_evidence(request: Request, name: str, settings: SettingsDep) -> Response:
     """Show each record of a set with its reruns."""
+    found = api.show_evidence(name, settings)
     context = {
-        "set": api.show_evidence(name, settings),
-        "reruns": api.record_reruns(settings),
+        "set": found,
+        "reruns": api.record_reruns((row["record_id"] for row in found["rows"]), settings),
         "devices": device_names(settings),
         "key": new_key(),
     }
@@ -42,9 +43,8 @@ def show_evidence(request: Request, name: str, settings: SettingsDep) -> Respons
 
 
 @router.post("/reproductions")
-async def reproduce(request: Request, settings: SettingsDep) -> Response:
+def reproduce(fields: FormDep, settings: SettingsDep) -> Response:
     """Ask for a rerun of a trial, a record or a study."""
-    fields = await form_fields(request)
     job, _ = api.launch_reproduce(
         fields.get("record", ""),
         device=fields.get("device"),

@@ -10,17 +10,19 @@ from starlette.responses import FileResponse
 from starlette.responses import RedirectResponse
 from starlette.responses import Response
 
+from tuner.service.pages.rendering import PLOTLY
+from tuner.service.pages.rendering import plotly_version
+
 router = APIRouter()
 _LONG_CACHING = "public, max-age=31536000, immutable"
 
 
-@router.get("/static/plotly.min.js")
-def plotly() -> Response:
-    """Send the script. Its address has the version in it, so that it can be kept for a year."""
-    with as_file(files("plotly").joinpath("package_data/plotly.min.js")) as path:
-        return FileResponse(
-            path, media_type="text/javascript", headers={"Cache-Control": _LONG_CACHING}
-        )
+@router.get(f"/static/{PLOTLY}")
+def plotly(v: str = "") -> Response:
+    """Send the script, to be kept for a year by who asks for it by its version, as pages do."""
+    headers = {"Cache-Control": _LONG_CACHING} if v == plotly_version() else {}
+    with as_file(files("plotly").joinpath("package_data", PLOTLY)) as path:
+        return FileResponse(path, media_type="text/javascript", headers=headers)
 
 
 @router.get("/favicon.ico")

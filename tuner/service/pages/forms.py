@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from typing import Annotated
+from typing import TypeAlias
 from urllib.parse import parse_qs
 
+from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.responses import Response
@@ -16,8 +19,11 @@ MAX_FIELDS = 20
 MAX_CHARACTERS = 2000
 
 
-async def form_fields(request: Request) -> Mapping[str, str]:
+async def _form_fields(request: Request) -> Mapping[str, str]:
     """Return the fields of a form, by name. Of two with one name, the first counts.
+
+    A dependency, so that what uses them needs not be a coroutine: one that waits for the
+    database would hold up every other request.
 
     Raises:
         UsageError: There are too many, or one is too long.
@@ -31,6 +37,9 @@ async def form_fields(request: Request) -> Mapping[str, str]:
         if len(values[0]) > MAX_CHARACTERS:
             raise UsageError(f"{name[:40]!r} has more than {MAX_CHARACTERS} characters")
     return {name: values[0].strip() for name, values in fields.items()}
+
+
+FormDep: TypeAlias = Annotated[Mapping[str, str], Depends(_form_fields)]
 
 
 def new_key() -> str:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
 from typing import Any
-from typing import Literal
 
 from fastapi import APIRouter
-from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tuner import api
-from tuner.service.dependencies import NoParameters
+from tuner.service.dependencies import RowId
 from tuner.service.dependencies import SettingsDep
+from tuner.service.errors import PageRoute
 from tuner.service.pages.forms import see
-from tuner.service.pages.home import job_study_progress
-from tuner.service.pages.rendering import PageRoute
 from tuner.service.pages.rendering import render
 from tuner.service.pages.studies import is_live_job
-from tuner.service.routes.jobs import change_job
-from tuner.service.routes.jobs import has_ended
 from tuner.settings import Settings
 
 router = APIRouter(prefix="/jobs", route_class=PageRoute)
 
-JobId = Annotated[int, Path(ge=1, le=2**63 - 1)]
 JOBS_OF_A_PAGE = 100
 
 
@@ -42,14 +35,14 @@ def job_rows(request: Request, settings: SettingsDep, cursor: str | None = None)
 
 
 @router.get("/{job_id}")
-def show_job(request: Request, job_id: JobId, settings: SettingsDep) -> Response:
+def show_job(request: Request, job_id: RowId, settings: SettingsDep) -> Response:
     """Show a job and what it does."""
     return render(request, "job.html", _job(job_id, settings))
 
 
 @router.get("/{job_id}/progress")
 def job_progress(
-    request: Request, job_id: JobId, settings: SettingsDep, seen: str = ""
+    request: Request, job_id: RowId, settings: SettingsDep, seen: str = ""
 ) -> Response:
     """Show how far a job is; its buttons too where its state is not the one seen."""
     found = _job(job_id, settings)
@@ -58,11 +51,9 @@ def job_progress(
 
 
 @router.post("/{job_id}/{action}")
-def change(
-    job_id: JobId, action: Literal["pause", "resume", "cancel"], settings: SettingsDep
-) -> Response:
+def change(job_id: RowId, action: api.JobAction, settings: SettingsDep) -> Response:
     """Pause, resume or cancel a job."""
-    change_job(job_id, action, settings, NoParameters())
+    api.change_job(job_id, action, settings)
     return see(f"/jobs/{job_id}")
 
 
@@ -78,10 +69,10 @@ def _jobs(settings: Settings, cursor: str | None) -> dict[str, Any]:
 
 def _job(job_id: int, settings: Settings) -> dict[str, Any]:
     job = api.show_job(job_id, settings)
+    has_study = job["study_id"] is not None
     return {
         "job": job,
-        "progress": job_study_progress(job, settings),
+        "progress": api.study_progress(job["study_id"], settings) if has_study else None,
         "is_live": is_live_job(job),
-        "has_ended": has_ended(job),
         "seen": f"{job['state']}-{job['wish']}-{job['study_id'] or ''}",
     }

@@ -15,10 +15,10 @@ from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.service.dependencies import ServiceState
 from tuner.service.dependencies import StateDep
+from tuner.service.errors import PageRoute
 from tuner.service.errors import status_of
 from tuner.service.pages.choices import lookup_choices
 from tuner.service.pages.forms import new_key
-from tuner.service.pages.rendering import PageRoute
 from tuner.service.pages.rendering import render
 from tuner.service.pages.snippets import hip_snippet
 from tuner.service.pages.snippets import python_snippet

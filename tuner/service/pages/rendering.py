@@ -1,18 +1,15 @@
-"""Turns values into pages: templates with escaping, filters, and errors as pages too."""
+"""Turns values and errors into pages: templates with escaping, and their filters."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable
-from collections.abc import Callable
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 from typing import TYPE_CHECKING
 
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -20,17 +17,16 @@ from starlette.responses import Response
 
 from tuner import __version__
 from tuner import api
-from tuner.domain.identity import config_text
+from tuner.domain.queue import ENDED
 from tuner.domain.workload import shape_text
-from tuner.errors import TunerError
 from tuner.service.dependencies import service_state
-from tuner.service.errors import status_of
+from tuner.service.errors import Problem
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
-STATIC = Path(__file__).resolve().parent.parent / "static"
+PLOTLY = "plotly.min.js"
 _FRACTION_OF_A_SECOND = re.compile(r"\.\d+")
 
 
@@ -53,35 +49,17 @@ def render(
     return HTMLResponse(text, status)
 
 
-class PageRoute(APIRoute):
-    """A route whose errors are pages: a person reads them."""
-
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """Return the handler, which answers every error of ours with a page."""
-        handler = super().get_route_handler()
-
-        async def answered(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except TunerError as error:
-                return error_page(request, error)
-            except RequestValidationError as error:
-                first = error.errors()[0]
-                name = ".".join(str(part) for part in first["loc"][1:])
-                message = f"{name[:100]}: {first['msg']}"
-                return _error_page(request, 400, message, "go back and correct it")
-
-        return answered
-
-
-def error_page(request: Request, error: TunerError) -> HTMLResponse:
+def error_page(request: Request, problem: Problem) -> Response:
     """Return an error as a page, with the status that the same error has in the API."""
-    return _error_page(request, status_of(error), error.message, error.hint)
+    page = render(request, "error.html", {"problem": problem}, status=problem.status)
+    page.headers.update(problem.headers)
+    return page
 
 
-def _error_page(request: Request, status: int, message: str, hint: str) -> HTMLResponse:
-    context = {"status": status, "message": message, "hint": hint}
-    return render(request, "error.html", context, status=status)
+@cache
+def plotly_version() -> str:
+    """Return the version of the package whose script draws the charts."""
+    return version_of("plotly")
 
 
 @cache
@@ -99,12 +77,12 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "figure": _figure,
-        "config": lambda config: config_text(config) or "none",
         "shape": lambda sizes: sizes if isinstance(sizes, str) else shape_text(sizes),
         "moment": _moment,
         "words": lambda text: str(text).replace("_", " "),
         "brief": lambda text: text[:12],
     }
+    environment.tests["ended"] = ENDED.__contains__
     environment.globals["asset"] = _asset
     return environment
 
@@ -129,5 +107,6 @@ def _moment(text: str | None) -> Markup | str:
 
 @cache
 def _asset(name: str) -> str:
-    """Return the address of a file of ours; it changes with the version, so it can be kept."""
-    return f"/static/{name}?v={__version__}"
+    """Return the address of a file that pages load; it changes with the version of its package."""
+    version = plotly_version() if name == PLOTLY else __version__
+    return f"/static/{name}?v={version}"

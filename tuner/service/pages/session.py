@@ -1,4 +1,4 @@
-"""Where the token is given; what takes it is ``POST /login``."""
+"""The pages' session: the token is exchanged for a cookie that is not the token."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tuner.service.pages.rendering import PageRoute
+from tuner.service.dependencies import StateDep
+from tuner.service.errors import PageRoute
+from tuner.service.pages.forms import FormDep
+from tuner.service.pages.forms import see
 from tuner.service.pages.rendering import render
+from tuner.service.security import SESSION_COOKIE
+from tuner.service.security import SESSION_S
 
 router = APIRouter(route_class=PageRoute)
 
@@ -16,3 +21,29 @@ router = APIRouter(route_class=PageRoute)
 def login(request: Request, failed: bool = False) -> Response:
     """Ask for the token."""
     return render(request, "login.html", {"failed": failed})
+
+
+@router.post("/login")
+def begin(request: Request, fields: FormDep, state: StateDep) -> Response:
+    """Start a session for who sends the token in the form field ``token``."""
+    if not state.access.knows(fields.get("token", "")):
+        return see("/login?failed=1")
+    answer = see("/")
+    answer.set_cookie(
+        SESSION_COOKIE,
+        state.access.new_session(),
+        max_age=SESSION_S,
+        httponly=True,
+        samesite="strict",
+        # Only the browser knows: we are called without TLS, by a proxy that ends it.
+        secure=request.headers.get("origin", "").lower().startswith("https://"),
+    )
+    return answer
+
+
+@router.post("/logout")
+def end() -> Response:
+    """End the session in this browser."""
+    answer = see("/login")
+    answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
+    return answer

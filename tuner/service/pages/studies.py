@@ -5,36 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 from typing import Any
-from typing import Literal
 
 from fastapi import APIRouter
-from fastapi import Path
 from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tuner import api
 from tuner.domain.identity import Plain
+from tuner.domain.queue import ENDED
+from tuner.domain.queue import JobState
 from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.service.answers import json_answer
-from tuner.service.dependencies import NoParameters
+from tuner.service.dependencies import RowId
 from tuner.service.dependencies import SettingsDep
+from tuner.service.errors import PageRoute
 from tuner.service.errors import status_of
 from tuner.service.pages.choices import device_names
-from tuner.service.pages.forms import form_fields
+from tuner.service.pages.forms import FormDep
 from tuner.service.pages.forms import new_key
 from tuner.service.pages.forms import see
-from tuner.service.pages.home import driven_studies
-from tuner.service.pages.rendering import PageRoute
 from tuner.service.pages.rendering import render
-from tuner.service.routes.jobs import change_study
-from tuner.service.routes.jobs import has_ended
 from tuner.settings import Settings
 
 router = APIRouter(prefix="/studies", route_class=PageRoute)
 
-StudyId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+CopySpeed = Annotated[float | None, Query(gt=0, lt=api.MAX_COPY_GB_S)]
 STUDIES_OF_A_PAGE = 50
 TRIALS_OF_A_PAGE = 200
 
@@ -46,9 +43,8 @@ def list_studies(request: Request, settings: SettingsDep, cursor: str | None = N
 
 
 @router.post("")
-async def launch(request: Request, settings: SettingsDep) -> Response:
+def launch(request: Request, fields: FormDep, settings: SettingsDep) -> Response:
     """Ask for a study; what is wrong with the request is said beside the form."""
-    fields = await form_fields(request)
     try:
         job, _ = api.launch_study(
             fields.get("study", ""),
@@ -67,9 +63,9 @@ async def launch(request: Request, settings: SettingsDep) -> Response:
 @router.get("/{study}")
 def show_study(
     request: Request,
-    study: StudyId,
+    study: RowId,
     settings: SettingsDep,
-    copy_gb_s: Annotated[float | None, Query(gt=0, lt=1e9)] = None,
+    copy_gb_s: CopySpeed = None,
 ) -> Response:
     """Show a study with everything that was found."""
     context = {
@@ -83,7 +79,7 @@ def show_study(
 
 @router.get("/{study}/progress")
 def show_progress(
-    request: Request, study: StudyId, settings: SettingsDep, seen: str = ""
+    request: Request, study: RowId, settings: SettingsDep, seen: str = ""
 ) -> Response:
     """Show how far a study is: the part of its page that changes while it runs.
 
@@ -96,7 +92,7 @@ def show_progress(
 
 
 @router.get("/{study}/results")
-def show_results(request: Request, study: StudyId, settings: SettingsDep) -> Response:
+def show_results(request: Request, study: RowId, settings: SettingsDep) -> Response:
     """Show what was found so far."""
     context = {**_results(study, settings), "study_id": study}
     return render(request, "parts/results.html", context)
@@ -104,9 +100,9 @@ def show_results(request: Request, study: StudyId, settings: SettingsDep) -> Res
 
 @router.get("/{study}/figures.json")
 def figures(
-    study: StudyId,
+    study: RowId,
     settings: SettingsDep,
-    copy_gb_s: Annotated[float | None, Query(gt=0, lt=1e9)] = None,
+    copy_gb_s: CopySpeed = None,
 ) -> Response:
     """Send the charts of a study, for the page's script to draw."""
     return json_answer(api.study_figures(study, settings, copy_gb_s=copy_gb_s))
@@ -115,7 +111,7 @@ def figures(
 @router.get("/{study}/trials")
 def list_trials(
     request: Request,
-    study: StudyId,
+    study: RowId,
     settings: SettingsDep,
     outcome: str = "",
     implementation: str = "",
@@ -139,11 +135,9 @@ def list_trials(
 
 
 @router.post("/{study}/{action}")
-def change(
-    study: StudyId, action: Literal["pause", "resume", "cancel"], settings: SettingsDep
-) -> Response:
+def change(study: RowId, action: api.JobAction, settings: SettingsDep) -> Response:
     """Pause, resume or cancel a study's newest job."""
-    change_study(str(study), action, settings, NoParameters())
+    api.change_study(str(study), action, settings)
     return see(f"/studies/{study}")
 
 
@@ -158,7 +152,6 @@ def _list(
     context = {
         "studies": page.items,
         "following": page.following,
-        "driven": driven_studies(settings),
         "registered": api.registered_studies(settings),
         "devices": device_names(settings),
         "fields": fields,
@@ -172,10 +165,8 @@ def _list(
 def _progress(study: int, settings: Settings) -> dict[str, Any]:
     progress = api.study_progress(study, settings)
     job = api.newest_job(str(study), settings)
-    is_live = is_live_job(job) or (
-        # Run by a command in some shell.
-        progress["state"] == "running" and bool(progress["counts"].get("running"))
-    )
+    is_live = is_live_job(job) or progress["is_driven"]  # by a command in some shell
+    shown = _shown_state(progress, job)
     return {
         "study_id": study,
         "progress": progress,
@@ -183,15 +174,23 @@ def _progress(study: int, settings: Settings) -> dict[str, Any]:
         "is_live": is_live,
         "key": new_key(),
         "can_resume": progress["state"] != "finished" and not is_live,
-        "seen": "-".join(
-            [progress["state"], *([job["state"], job["wish"]] if job is not None else [])]
-        ),
+        "shown_state": shown,
+        "seen": "-".join([shown, *([job["state"], job["wish"]] if job is not None else [])]),
     }
+
+
+def _shown_state(progress: Mapping[str, Plain], job: Mapping[str, Plain] | None) -> str:
+    job_state = None if job is None else job["state"]
+    if progress["is_driven"] or job_state == JobState.RUNNING:
+        return str(JobState.RUNNING)
+    if progress["state"] == JobState.FINISHED:
+        return str(JobState.FINISHED)
+    return job_state if job_state in (JobState.QUEUED, JobState.PAUSED) else "open"
 
 
 def is_live_job(job: Mapping[str, Plain] | None) -> bool:
     """Tell whether a job runs, or will without anybody's doing."""
-    return job is not None and not has_ended(job) and job["state"] != "paused"
+    return job is not None and job["state"] not in (*ENDED, JobState.PAUSED)
 
 
 def _results(study: int, settings: Settings) -> dict[str, Any]:

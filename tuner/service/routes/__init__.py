@@ -9,7 +9,6 @@ from tuner.service.routes import jobs
 from tuner.service.routes import lookup
 from tuner.service.routes import machine
 from tuner.service.routes import operation
-from tuner.service.routes import session
 from tuner.service.routes import studies
 from tuner.service.routes import trials
 from tuner.service.routes import watching
@@ -24,6 +23,5 @@ API_ROUTERS = (
     jobs.router,
     watching.router,
     exports.router,
-    session.router,
     operation.router,
 )

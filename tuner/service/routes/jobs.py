@@ -6,27 +6,25 @@ that is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Mapping
 from typing import Annotated
 from typing import Literal
 
 from fastapi import APIRouter
 from fastapi import Header
-from fastapi import Path
 from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
 from tuner import api
 from tuner.domain.identity import Plain
-from tuner.errors import NotFound
 from tuner.service import schemas
 from tuner.service.answers import csv_answer
 from tuner.service.answers import json_answer
 from tuner.service.answers import page_answer
+from tuner.service.dependencies import NoParameters
 from tuner.service.dependencies import NoQuery
 from tuner.service.dependencies import PageParameters
+from tuner.service.dependencies import RowId
 from tuner.service.dependencies import SettingsDep
 from tuner.service.dependencies import Strict
 from tuner.service.openapi import accepted
@@ -35,11 +33,9 @@ from tuner.service.openapi import NOT_FOUND
 from tuner.service.openapi import ok
 from tuner.service.openapi import problem
 from tuner.service.routes.studies import StudyName
-from tuner.settings import Settings
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
-JobId = Annotated[int, Path(ge=1, le=2**63 - 1)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -78,20 +74,14 @@ class ReproductionRequest(Strict):
     shape: str | None = Field(default=None, max_length=200, description="Instead of the record's")
 
 
-class JobParameters(PageParameters):
-    """Which jobs."""
-
-    state: JobStateName | None = None
-
-
 class JobFilters(Strict):
     """Which jobs."""
 
     state: JobStateName | None = None
 
 
-class NoBody(Strict):
-    """For what needs no body: none, or an empty object."""
+class JobParameters(JobFilters, PageParameters):
+    """Which jobs, and which part of them."""
 
 
 @router.post("/studies", status_code=202, responses=ACCEPTED)
@@ -149,7 +139,7 @@ def list_jobs_csv(settings: SettingsDep, filters: Annotated[JobFilters, Query()]
 
 
 @router.get("/jobs/{job_id}", responses=ok(schemas.Job) | NOT_FOUND)
-def show_job(job_id: JobId, settings: SettingsDep, _none: NoQuery) -> Response:
+def show_job(job_id: RowId, settings: SettingsDep, _none: NoQuery) -> Response:
     """Show a job."""
     return _job(api.show_job(job_id, settings))
 
@@ -158,41 +148,27 @@ def show_job(job_id: JobId, settings: SettingsDep, _none: NoQuery) -> Response:
     "/jobs/{job_id}/{action}", responses=ok(schemas.Job, "As it is now") | NOT_FOUND | CONFLICT
 )
 def change_job(
-    job_id: JobId,
-    action: Literal["pause", "resume", "cancel"],
+    job_id: RowId,
+    action: api.JobAction,
     settings: SettingsDep,
     _none: NoQuery,
-    _body: NoBody | None = None,
+    _body: NoParameters | None = None,
 ) -> Response:
     """Pause, resume or cancel a job. What was measured is kept."""
-    return _job(_action(action)(job_id, settings))
+    return _job(api.change_job(job_id, action, settings))
 
 
 @router.post("/studies/{study}/{action}", responses=ok(schemas.Job, "As it is now") | ACCEPTED)
 def change_study(
     study: StudyName,
-    action: Literal["pause", "resume", "cancel"],
+    action: api.JobAction,
     settings: SettingsDep,
     _none: NoQuery,
-    _body: NoBody | None = None,
+    _body: NoParameters | None = None,
 ) -> Response:
     """Pause, resume or cancel a study's newest job; resuming makes one where there is none."""
-    if action == "resume":
-        job, is_new = api.resume_study(study, settings)
-        return _accepted(job, is_new=is_new) if is_new else _job(job)
-    found = api.newest_job(study, settings)
-    if found is None:
-        raise NotFound(f"study {study[:100]!r} has no job", hint="GET /api/v1/jobs lists them")
-    return _job(_action(action)(found["job_id"], settings))
-
-
-def _action(name: str) -> Callable[[int, Settings], dict[str, Plain]]:
-    return {"pause": api.pause_job, "resume": api.resume_job, "cancel": api.cancel_job}[name]
-
-
-def has_ended(job: Mapping[str, Plain]) -> bool:
-    """Tell whether a job will not change any more."""
-    return job["state"] in ("finished", "failed", "cancelled")
+    job, is_new = api.change_study(study, action, settings)
+    return _accepted(job, is_new=is_new) if is_new else _job(job)
 
 
 def _accepted(job: dict[str, Plain], *, is_new: bool) -> Response:

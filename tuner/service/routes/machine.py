@@ -39,7 +39,7 @@ def list_operators_csv(settings: SettingsDep, _none: NoQuery) -> Response:
 @router.get("/devices", responses=ok(schemas.DeviceList))
 def list_devices(settings: SettingsDep, _none: NoQuery) -> Response:
     """List the devices that jobs can run on, of all hosts, with what each does now."""
-    return list_answer("tuner.devices/1", api.list_job_devices(settings))
+    return list_answer("tuner.job_devices/1", api.list_job_devices(settings))
 
 
 @router.get("/devices.csv", responses=csv_text())

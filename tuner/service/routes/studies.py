@@ -37,7 +37,6 @@ class TrialFilters(Strict):
     outcome: str | None = None
     implementation: str | None = None
     shape: str | None = None
-    device: str | None = None
     confirmed: bool | None = None
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from fastapi import APIRouter
-from fastapi import Path
 from starlette.responses import Response
 
 from tuner import api
 from tuner.service import schemas
 from tuner.service.answers import json_answer
 from tuner.service.dependencies import NoQuery
+from tuner.service.dependencies import RowId
 from tuner.service.dependencies import SettingsDep
 from tuner.service.openapi import NOT_FOUND
 from tuner.service.openapi import ok
@@ -20,8 +18,6 @@ router = APIRouter(prefix="/api/v1/trials", tags=["studies"])
 
 
 @router.get("/{trial_id}", responses=ok(schemas.Trial) | NOT_FOUND)
-def show_trial(
-    trial_id: Annotated[int, Path(ge=1, le=2**63 - 1)], settings: SettingsDep, _none: NoQuery
-) -> Response:
+def show_trial(trial_id: RowId, settings: SettingsDep, _none: NoQuery) -> Response:
     """Show everything stored of a trial: claim, processes, samples, checks, source, log."""
     return json_answer(api.show_trial(trial_id, settings))

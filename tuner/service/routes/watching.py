@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from tuner import api
 from tuner.domain.identity import Plain
+from tuner.domain.queue import ENDED
 from tuner.service.dependencies import NoQuery
+from tuner.service.dependencies import RowId
 from tuner.service.dependencies import StateDep
 from tuner.service.events import Snapshot
 from tuner.service.openapi import event_stream
 from tuner.service.openapi import NOT_FOUND
-from tuner.service.routes.jobs import has_ended
-from tuner.service.routes.jobs import JobId
 from tuner.settings import Settings
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
@@ -34,7 +34,7 @@ STREAM = event_stream("An event for each change, with the whole state and an id 
     responses=STREAM | NOT_FOUND | {204: {"description": "It has ended, and that was seen"}},
 )
 async def watch_job(
-    job_id: JobId, state: StateDep, _none: NoQuery, last_event_id: LastEventId = None
+    job_id: RowId, state: StateDep, _none: NoQuery, last_event_id: LastEventId = None
 ) -> Response:
     """Watch a job: an event whenever its progress changes, until it has ended."""
 
@@ -42,7 +42,7 @@ async def watch_job(
         job = api.show_job(job_id, state.settings)
         progress = api.job_progress(job_id, state.settings)
         fields = {"schema": "tuner.job.event/1", "job": job, "progress": progress}
-        return Snapshot(fields, is_last=has_ended(job))
+        return Snapshot(fields, is_last=job["state"] in ENDED)
 
     return await state.streams.answer("job", read, last_event_id)
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.domain.identity import Plain
+from tuner.settings import OPENS_SERVICE
 from tuner.settings import process_environment
 from tuner.settings import Settings
 
 _START = "tuner.service.work.start"
-_NEVER_SENT = ("token",)  # what runs kernels must not be able to write through the service
 _STDERR = 2  # data goes to stdout, and these processes have none for the terminal
 
 
@@ -65,8 +65,11 @@ def start_worker(settings: Settings, device_ids: Sequence[str] = ()) -> subproce
 
 
 def settings_message(settings: Settings) -> dict[str, Plain]:
-    """Return the settings as plain values, without the token."""
-    plain: dict[str, Plain] = settings.model_dump(mode="json", exclude=set(_NEVER_SENT))
+    """Return the settings as plain values, without the token.
+
+    What runs kernels must not be able to write through the service.
+    """
+    plain: dict[str, Plain] = settings.model_dump(mode="json", exclude={"token"})
     return plain
 
 
@@ -76,5 +79,6 @@ def read_settings(plain: Mapping[str, Plain]) -> Settings:
 
 
 def _environment() -> dict[str, str]:
-    secret = {f"TUNER_{name.upper()}" for name in _NEVER_SENT}
-    return {name: value for name, value in process_environment().items() if name not in secret}
+    environment = dict(process_environment())
+    environment.pop(OPENS_SERVICE, None)
+    return environment

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Self
 
 import httpx2
-from filled import OPERATORS
-from filled import TOKEN
+from places import OPERATORS
 
+TOKEN = "0123456789abcdef-of-the-tests"
 START_TIMEOUT_S = 60.0
 
 
