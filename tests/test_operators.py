@@ -195,7 +195,9 @@ def test_empty_shapes_are_refused(rmsnorm: Operator, rows: int) -> None:
 
 
 def test_bytes_moved_count_each_array_once(rmsnorm: Operator) -> None:
-    assert rmsnorm.workload_bytes(rmsnorm.workload((1024, 4096))) == 4 * (2 * 1024 * 4096 + 4096)
+    assert rmsnorm.workload_bytes(rmsnorm.workload((1024, 4096)), "hip-block") == 4 * (
+        2 * 1024 * 4096 + 4096
+    )
 
 
 DECLARATION = """
@@ -292,7 +294,7 @@ def triton_hash(folder: Path, helper: str = "def scale(v): return v", **values: 
     chosen = {"limit": 1, "unused": 1, "entry": "", "other": "", **values}
     (folder / "k.py").write_text(TRITON_TEXT.format(**chosen))
     (folder / "helper.py").write_text(helper)
-    source = read_kernel_source(folder, "k.py", "entry", "triton")
+    source = read_kernel_source(folder, "k.py", ["entry"], "triton")
     assert sorted(source.files) == ["helper.py", "k.py"]
     return source.source_hash
 
@@ -333,7 +335,7 @@ def test_hash_changes_exactly_with_reached_functions(
             for index, callees in enumerate(calls)
         ]
         (folder / "k.py").write_text("\n\n".join(functions))
-        return read_kernel_source(folder, "k.py", "f0", "triton").source_hash
+        return read_kernel_source(folder, "k.py", ["f0"], "triton").source_hash
 
     reached, pending = set(), {0}
     while pending:
@@ -348,7 +350,7 @@ def hip_hash(folder: Path, main: str, **headers: str) -> str:
     (folder / "k.hip").write_text(main)
     for name, text in headers.items():
         (folder / "parts" / f"{name}.hpp").write_text(text)
-    return read_kernel_source(folder, "k.hip", "entry", "hip").source_hash
+    return read_kernel_source(folder, "k.hip", ["entry"], "hip").source_hash
 
 
 def test_hip_hash_covers_includes_of_includes(tmp_path: Path) -> None:

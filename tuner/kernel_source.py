@@ -10,6 +10,7 @@ import ast
 import re
 import threading
 from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pathlib import PurePosixPath
@@ -34,10 +35,10 @@ class KernelSource:
         language: ``hip`` or ``triton``.
         files: Text of each file of the include closure, by path relative to the operator.
         main: Which file holds the entry point.
-        entry: Name of the kernel function.
-        source_hash: For HIP, SHA-256 over the whole include closure and the entry name; for
-            Triton, over the kernel function, the module-level code it reaches by name, and
-            the whole text of local modules it imports.
+        entry: Name of the kernel function; of the first, where there are several launches.
+        source_hash: For HIP, SHA-256 over the whole include closure and the entry names; for
+            Triton, over the kernel functions, the module-level code they reach by name, and
+            the whole text of local modules they import.
     """
 
     language: str
@@ -47,22 +48,35 @@ class KernelSource:
     source_hash: str
 
 
-def read_kernel_source(directory: Path, main: str, entry: str, language: str) -> KernelSource:
+def read_kernel_source(
+    directory: Path, main: str, entries: Sequence[str], language: str
+) -> KernelSource:
     """Read the source of a kernel from an operator's folder.
+
+    Args:
+        directory: The operator's folder.
+        main: The file that defines the entry points.
+        entries: The kernel function of each launch, in order.
+        language: ``hip`` or ``triton``.
 
     Raises:
         UsageError: A file is missing, outside the folder, too large or not UTF-8, or it does
-            not define the entry point.
+            not define an entry point.
     """
+    entry = " ".join(entries)  # of one launch: its name, as ever
     if language == "triton":
         files = _closure(directory, main, _local_imports)
-        return _triton_source(files, main, entry)
-    files = _closure(directory, main, _includes)
-    # By name only: a macro may build the definition, or an included file may hold it.
-    if not any(re.search(rf"\b{re.escape(entry)}\b", text) for text in files.values()):
-        raise UsageError(f"{directory / main} does not define the kernel {entry!r}")
-    digest = content_hash({"language": language, "files": files, "main": main, "entry": entry})
-    return KernelSource(language, files, main, entry, digest)
+        code = _reachable_segments(files[main], main, entries)
+        others = {name: text for name, text in files.items() if name != main}
+        hashed = {"language": language, "entry": entry, "code": code, "files": others}
+    else:
+        files = _closure(directory, main, _includes)
+        for name in entries:
+            # By name only: a macro may build the definition, or an included file may hold it.
+            if not any(re.search(rf"\b{re.escape(name)}\b", text) for text in files.values()):
+                raise UsageError(f"{directory / main} does not define the kernel {name!r}")
+        hashed = {"language": language, "files": files, "main": main, "entry": entry}
+    return KernelSource(language, files, main, entries[0], content_hash(hashed))
 
 
 def _closure(directory: Path, main: str, references: _References) -> dict[str, str]:
@@ -121,24 +135,18 @@ def _parse(text: str, name: str) -> ast.Module:
         raise UsageError(f"kernel source {name} is not Python: {error}") from error
 
 
-def _triton_source(files: dict[str, str], main: str, entry: str) -> KernelSource:
-    reached = _reachable_segments(files[main], main, entry)
-    others = {name: text for name, text in files.items() if name != main}
-    digest = content_hash({"language": "triton", "entry": entry, "code": reached, "files": others})
-    return KernelSource("triton", files, main, entry, digest)
-
-
-def _reachable_segments(text: str, name: str, entry: str) -> list[str]:
-    """Return the text of the entry and of all module-level code it reaches by name, in order."""
+def _reachable_segments(text: str, name: str, entries: Sequence[str]) -> list[str]:
+    """Return the text of the entries and all module-level code they reach by name, in order."""
     module = _parse(text, name)
     defined: dict[str, list[ast.stmt]] = {}
     for statement in module.body:
         for bound in _bound_names(statement):
             defined.setdefault(bound, []).append(statement)
-    if entry not in defined:
-        raise UsageError(f"{name} does not define the kernel {entry!r}")
+    for entry in entries:
+        if entry not in defined:
+            raise UsageError(f"{name} does not define the kernel {entry!r}")
     reached: set[ast.stmt] = set()
-    pending = list(defined[entry])
+    pending = [statement for entry in entries for statement in defined[entry]]
     while pending:
         statement = pending.pop()
         if statement in reached:

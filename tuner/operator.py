@@ -17,26 +17,30 @@ from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
 
 from tuner.domain import constraints
 from tuner.domain.device import DeviceFacts
+from tuner.domain.dtypes import ELEMENT_CODES
+from tuner.domain.dtypes import ELEMENT_TYPES
+from tuner.domain.dtypes import rounded_tolerance
 from tuner.domain.identity import Config
 from tuner.domain.identity import Scalar
-from tuner.domain.job import ArraySpec
 from tuner.domain.job import Fill
 from tuner.domain.job import InputCase
 from tuner.domain.job import Kernel
 from tuner.domain.job import KernelArgument
 from tuner.domain.job import LaunchGeometry
 from tuner.domain.job import Problem
+from tuner.domain.job import Step as KernelStep
 from tuner.domain.job import Tolerance
 from tuner.domain.space import Constraint
 from tuner.domain.space import Dims
-from tuner.domain.space import Grid
 from tuner.domain.workload import shape_text
 from tuner.domain.workload import Workload
 from tuner.errors import UsageError
+from tuner.implementation import Array
+from tuner.implementation import Implementation
+from tuner.implementation import Step
 from tuner.kernel_source import KernelSource
 from tuner.kernel_source import read_kernel_source
 
@@ -50,88 +54,17 @@ __all__ = [
     "InputCase",
     "LaunchGeometry",
     "Operator",
+    "Step",
     "Tolerance",
     "constraints",
     "load_operator",
+    "rounded_tolerance",
 ]
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 # Loading replaces the modules of an operator: a second thread must not find them half there.
 _LOADING = threading.RLock()
-_ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
-
-
-@dataclass(frozen=True, slots=True)
-class Array:
-    """An array argument.
-
-    Attributes:
-        name: As the implementations' ``arguments`` call it.
-        shape: Names of dimensions; a function of the dimensions gives the sizes of a scratch.
-        role: ``input``, ``output`` or ``scratch``; see ``ArraySpec``.
-        dtype: NumPy name; "" for the workload's.
-    """
-
-    name: str
-    shape: tuple[str, ...] | Callable[[Dims], tuple[int, ...]]
-    role: Literal["input", "output", "scratch"] = "input"
-    dtype: str = ""
-
-    def spec(self, dims: Dims, dtype: str) -> ArraySpec:
-        """Return the array of a workload with these dimensions and this dtype."""
-        if isinstance(self.shape, tuple):
-            shape = tuple(dims[name] for name in self.shape)
-        else:
-            shape = self.shape(dims)
-        return ArraySpec(self.name, shape, self.dtype or dtype, self.role)
-
-
-@dataclass(frozen=True, slots=True)
-class Implementation:
-    """One kernel that does the operator's job, with everything needed to launch it.
-
-    Attributes:
-        name: E.g. ``hip-block``; unique within the operator.
-        language: ``hip`` or ``triton``.
-        source: Kernel file, relative to the operator's folder.
-        entry: Name of the kernel function.
-        arguments: Kernel parameters in call order: array, dimension and scalar names.
-            Dimensions are 64-bit unless written ``cols:int32``; scalars are float32.
-        parameters: Values of each tunable parameter for a problem's dimensions.
-        default: The config an expert would write down first; tried first.
-        geometry: Grid, threads and shared memory of a config.
-        constants: Macros (HIP) or constexpr arguments (Triton) of a config.
-        options: Compiler options of a config (Triton: ``num_warps``, ``num_stages``).
-        rules: Constraints beyond those that hold for every kernel of the language.
-        description: One line for ``tuner operators``.
-    """
-
-    name: str
-    language: str
-    source: str
-    entry: str
-    arguments: tuple[str, ...]
-    parameters: Callable[[Dims], Grid]
-    default: Callable[[Dims, DeviceFacts], Config]
-    geometry: Callable[[Config, Dims], LaunchGeometry]
-    constants: Callable[[Config, Dims], Mapping[str, Scalar]] = lambda _config, _dims: {}
-    options: Callable[[Config], Mapping[str, Scalar]] = lambda _config: {}
-    rules: tuple[Constraint, ...] = ()
-    description: str = ""
-
-    @property
-    def constraints(self) -> tuple[Constraint, ...]:
-        """The implementation's own rules, then those of its language."""
-        if self.language == "triton":
-            threads = Constraint("threads_per_block", constraints.triton_threads)
-        else:
-            threads = constraints.hip_threads(self.geometry)
-        return (
-            *self.rules,
-            threads,
-            constraints.shared_memory(self.geometry),
-            constraints.grid_limits(self.geometry, self.language),
-        )
+_STRIDE = "_stride"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +76,7 @@ class Operator:
         dims: Names of the shape's dimensions, e.g. ``("rows", "cols")``.
         arrays: Array arguments.
         scalars: Scalar arguments with their defaults.
-        tolerances: For each supported dtype.
+        tolerances: For each supported dtype, as ``rounded_tolerance`` derives them.
         cases: Input cases to validate with; the first is timed.
         reference: Function in ``reference.py``: float64 arrays in, float64 outputs out.
         bytes_moved: Fewest bytes the job moves, from dimensions and item size in bytes.
@@ -181,8 +114,18 @@ class Operator:
         )
 
     def dimensions(self, workload: Workload) -> dict[str, int]:
-        """Return the workload's sizes by dimension name."""
-        return dict(zip(self.dims, workload.shape, strict=True))
+        """Return the whole numbers that an implementation's functions see of a workload.
+
+        The sizes by dimension name; ``item_bytes``, the size of an element; and for each array
+        with rows, such as ``x``, its row stride in elements, ``x_stride``.
+        """
+        sizes = dict(zip(self.dims, workload.shape, strict=True))
+        strides = dict.fromkeys(self._strides, workload.row_stride)
+        return {**sizes, **strides, "item_bytes": ELEMENT_TYPES[workload.dtype].item_bytes}
+
+    @property
+    def _strides(self) -> tuple[str, ...]:
+        return tuple(f"{each.name}{_STRIDE}" for each in self.arrays if each.has_rows)
 
     def check_shape(self, shape: Sequence[int]) -> None:
         """Check that a shape has the operator's dimensions.
@@ -201,11 +144,12 @@ class Operator:
         shape: Sequence[int],
         dtype: str = "float32",
         scalars: Mapping[str, float] | None = None,
+        row_padding: int = 0,
     ) -> Workload:
         """Build and check a workload of this operator; scalars default to the operator's.
 
         Raises:
-            UsageError: Wrong number of dimensions, unknown dtype or unknown scalar.
+            UsageError: Wrong number of dimensions, unknown dtype or scalar, impossible padding.
         """
         given = dict(scalars or {})
         self.check_shape(shape)
@@ -221,17 +165,19 @@ class Operator:
                     hint=f"it has: {', '.join(self.scalars) or 'none'}",
                 )
         values = {name: float(given.get(name, value)) for name, value in self.scalars.items()}
-        return Workload(self.name, tuple(shape), dtype, tuple(values.items()))
+        return Workload(self.name, tuple(shape), dtype, tuple(values.items()), row_padding)
 
     def source(self, implementation: Implementation) -> KernelSource:
         """Read the implementation's source text from the operator's folder."""
         return read_kernel_source(
-            self.directory, implementation.source, implementation.entry, implementation.language
+            self.directory, implementation.source, implementation.entries, implementation.language
         )
 
-    def workload_bytes(self, workload: Workload) -> int:
-        """Return the fewest bytes the workload moves."""
-        return self.bytes_moved(self.dimensions(workload), _ITEM_BYTES[workload.dtype])
+    def workload_bytes(self, workload: Workload, implementation: str) -> int:
+        """Return the fewest bytes an implementation moves to solve the workload."""
+        dims = self.dimensions(workload)
+        extra_bytes = self.implementation(implementation).extra_bytes(dims)
+        return self.bytes_moved(dims, dims["item_bytes"]) + extra_bytes
 
     def kernel(
         self,
@@ -242,40 +188,63 @@ class Operator:
     ) -> Kernel:
         """Return the kernel to build for a config, as plain values."""
         dims = self.dimensions(workload)
+
+        def arguments(texts: tuple[str, ...]) -> tuple[KernelArgument, ...]:
+            return tuple(self._argument(text, dims, workload) for text in texts)
+
+        fixed = self._element(implementation, workload)
         return Kernel(
             language=implementation.language,
             files=source.files,
             main=source.main,
             entry=source.entry,
-            constants=dict(implementation.constants(config, dims)),
+            constants={**fixed, **implementation.constants(config, dims)},
             options=dict(implementation.options(config)),
-            arguments=tuple(
-                self._argument(text, dims, workload) for text in implementation.arguments
-            ),
+            arguments=arguments(implementation.arguments),
             geometry=implementation.geometry(config, dims),
+            then=tuple(
+                KernelStep(
+                    step.entry,
+                    {**fixed, **step.constants(config, dims)},
+                    arguments(step.arguments),
+                    step.geometry(config, dims),
+                )
+                for step in implementation.then
+            ),
         )
 
     def argument_violation(self, implementation: Implementation, workload: Workload) -> str:
-        """Return why a dimension does not fit its kernel argument, or ""."""
+        """Return why a dimension or the row padding does not fit the kernel, or ""."""
         dims = self.dimensions(workload)
-        for text in implementation.arguments:
+        for text in implementation.passed:
             argument = self._argument(text, dims, workload)
             limit = constraints.INT_LIMITS.get(argument.type)
             if limit is not None and argument.value is not None and argument.value > limit:
                 return f"{argument.name} {argument.value} > {limit} of its {argument.type} argument"
+        if workload.row_padding:
+            names = {text.partition(":")[0] for text in implementation.passed}
+            for stride in self._strides:
+                if stride.removesuffix(_STRIDE) in names and stride not in names:
+                    return f"row padding {workload.row_padding}: the kernel takes no {stride}"
         return ""
 
     def problem(self, workload: Workload) -> Problem:
         """Return what a worker needs to make inputs and check outputs, as plain values."""
         dims = self.dimensions(workload)
         return Problem(
-            arrays=tuple(each.spec(dims, workload.dtype) for each in self.arrays),
+            arrays=tuple(each.spec(dims, workload) for each in self.arrays),
             cases=self.cases,
             scalars=dict(workload.scalars),
             tolerance=self.tolerances[workload.dtype],
             reference_path=str(self.directory / "reference.py"),
             reference_function=self.reference,
         )
+
+    def _element(self, implementation: Implementation, workload: Workload) -> Mapping[str, Scalar]:
+        """Return the macro that tells HIP kernels the dtype; Triton's take it from pointers."""
+        if implementation.language != "hip" or len(self.tolerances) == 1:
+            return {}
+        return {"ELEMENT": ELEMENT_CODES[workload.dtype]}
 
     def _argument(self, text: str, dims: Dims, workload: Workload) -> KernelArgument:
         name, _, kind = text.partition(":")
@@ -338,10 +307,22 @@ def _check_operator(operator: Operator, path: Path) -> None:
             raise UsageError(f"{path}: {name!r} is not a name (a-z, 0-9, - and _)")
     if len(set(names)) != len(names):
         raise UsageError(f"{path}: two implementations have the same name")
-    known = {*operator.dims, *operator.scalars, *(each.name for each in operator.arrays)}
+    _check_dtypes(operator, path)
+    arrays = {each.name for each in operator.arrays}
+    strides = {f"{each.name}{_STRIDE}" for each in operator.arrays if each.has_rows}
+    known = {*operator.dims, *operator.scalars, *arrays, *strides}
     for each in operator.implementations:
         if each.language not in ("hip", "triton"):
             raise UsageError(f"{path}: {each.name} has the unknown language {each.language!r}")
-        for argument in each.arguments:
+        for argument in each.passed:
             if argument.partition(":")[0] not in known:
                 raise UsageError(f"{path}: {each.name} passes {argument!r}, which is not declared")
+
+
+def _check_dtypes(operator: Operator, path: Path) -> None:
+    for dtype in operator.tolerances:
+        if dtype not in ELEMENT_TYPES:
+            raise UsageError(
+                f"{path}: no element type is called {dtype!r}",
+                hint=f"there are {', '.join(ELEMENT_TYPES)}",
+            )

@@ -77,7 +77,7 @@ def excess(operator, implementation, shape, case):
     before = {name: array.copy() for name, array in inputs.items()}
     output = np.full(workload.shape, np.nan, np.float32)
     buffers = {name: Memory(array) for name, array in {**inputs, "y": output}.items()}
-    launch = built.bind(buffers)
+    [launch] = built.bind(buffers)
     built.loaded.handle.launch(launch)
     assert all(np.array_equal(inputs[name], before[name]) for name in inputs)
     expected = reference(problem, inputs)

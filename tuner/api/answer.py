@@ -44,6 +44,7 @@ def best(
     *,
     dtype: str = "float32",
     scalars: Mapping[str, float] | None = None,
+    row_padding: int = 0,
     device: str | None = None,
     architecture: str | None = None,
     implementation: str | None = None,
@@ -58,6 +59,7 @@ def best(
         shape: ``"1024x4096"`` or ``(1024, 4096)``.
         dtype: Element type.
         scalars: Scalar arguments that differ from the operator's defaults.
+        row_padding: Elements between the end of a row and the next one.
         device: Device whose environment must match; None takes the setting.
         architecture: E.g. ``gfx1201``: answer for it without such a device here. Implies
             ``match="same-arch"``.
@@ -76,6 +78,7 @@ def best(
         shape=parse_shape(shape) if isinstance(shape, str) else tuple(shape),
         dtype=dtype,
         scalars=tuple((scalars or {}).items()),
+        row_padding=row_padding,
         architecture=architecture,
         implementation=implementation,
         match=match,
@@ -124,6 +127,7 @@ class Question:
         shape: Sizes of its dimensions.
         dtype: Element type.
         scalars: Scalar arguments that differ from the operator's defaults.
+        row_padding: Elements between the end of a row and the next one.
         architecture: Answer for it; None answers for a device.
         implementation: Only this one.
         match: How closely the answer must match; None is ``exact``, or ``same-arch`` where an
@@ -136,6 +140,7 @@ class Question:
     shape: tuple[int, ...]
     dtype: str = "float32"
     scalars: tuple[tuple[str, float], ...] = ()
+    row_padding: int = 0
     architecture: str | None = None
     implementation: str | None = None
     match: Match | None = None
@@ -153,7 +158,7 @@ class Question:
         Raises:
             UsageError: The operator has no such workload, or no such implementation.
         """
-        asked = operator.workload(self.shape, self.dtype, dict(self.scalars))
+        asked = operator.workload(self.shape, self.dtype, dict(self.scalars), self.row_padding)
         if self.implementation is not None:
             operator.implementation(self.implementation)
         return asked
@@ -210,7 +215,7 @@ def answer_question(
         )
         nearest = nearest_shape(shapes, asked.shape)
         if nearest is not None and nearest != asked.shape:
-            wanted = Workload(asked.operator, nearest, asked.dtype, asked.scalars)
+            wanted = replace(asked, shape=nearest)
             notes = [
                 f"{asked.shape_text} was not measured; nearest measured is {wanted.shape_text}"
             ]

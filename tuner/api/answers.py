@@ -126,6 +126,7 @@ class BestAnswers:
         *,
         dtype: str = "float32",
         scalars: Mapping[str, float] | None = None,
+        row_padding: int = 0,
         device: str | None = None,
         architecture: str | None = None,
         implementation: str | None = None,
@@ -139,6 +140,7 @@ class BestAnswers:
             shape: See there.
             dtype: See there.
             scalars: See there.
+            row_padding: See there.
             device: See there.
             architecture: See there.
             implementation: See there.
@@ -155,6 +157,7 @@ class BestAnswers:
             shape=parse_shape(shape) if isinstance(shape, str) else tuple(shape),
             dtype=dtype,
             scalars=tuple((scalars or {}).items()),
+            row_padding=row_padding,
             architecture=architecture,
             implementation=implementation,
             match=match,

@@ -47,6 +47,7 @@ def compile_operator(
     architecture: str,
     *,
     shape: str | None = None,
+    dtype: str = "float32",
     implementation: str | None = None,
     settings: Settings | None = None,
     progress: Callable[[str], None] | None = None,
@@ -63,7 +64,7 @@ def compile_operator(
     found = find_operator(operator, settings)
     facts = _facts_of(architecture)
     default_shape = DEFAULT_SHAPES.get(len(found.dims), (64,) * len(found.dims))
-    workload = found.workload(parse_shape(shape) if shape else default_shape)
+    workload = found.workload(parse_shape(shape) if shape else default_shape, dtype)
     chosen = (
         found.implementations if implementation is None else [found.implementation(implementation)]
     )

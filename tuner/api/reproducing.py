@@ -245,7 +245,9 @@ def _plan(
     stored = original.workload
     workload = stored
     if shape is not None:
-        workload = operator.workload(parse_shape(shape), stored.dtype, dict(stored.scalars))
+        workload = operator.workload(
+            parse_shape(shape), stored.dtype, dict(stored.scalars), stored.row_padding
+        )
     config, notes = original.config, list[str]()
     if original.kind == "record" or workload != stored:
         recorded = original.config if original.rerun_config is None else original.rerun_config

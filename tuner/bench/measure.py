@@ -32,8 +32,8 @@ class Sampler:
 
     Args:
         device: The device.
-        bind: Makes a launch on a set of buffers.
-        arrays: The problem's arrays.
+        bind: Makes what is timed as one launch, of one or several steps, on a set of buffers.
+        arrays: Those of the problem's arrays that the executable takes.
         shared: Buffers with the timed inputs and for the outputs; not freed here.
         fill: Writes the timed inputs into a further set of buffers.
         sampling: How many samples and how.
@@ -42,7 +42,7 @@ class Sampler:
     def __init__(
         self,
         device: Device,
-        bind: Callable[[dict[str, Buffer]], Launch],
+        bind: Callable[[dict[str, Buffer]], Sequence[Launch]],
         arrays: Sequence[ArraySpec],
         shared: dict[str, Buffer],
         fill: Callable[[dict[str, Buffer]], None],
@@ -136,7 +136,7 @@ class Sampler:
 
     def _prepare(self, launches: int) -> PreparedLaunches:
         bound = [self._bind(each) for each in self._sets]
-        sequence = [bound[index % len(bound)] for index in range(launches)]
+        sequence = [step for index in range(launches) for step in bound[index % len(bound)]]
         return self._device.prepare(sequence, self._sampling.submission)
 
     def _new_set(self) -> dict[str, Buffer]:

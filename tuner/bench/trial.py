@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 from typing import TypeAlias
@@ -19,13 +20,14 @@ from typing import TypeAlias
 from tuner.bench.compare import is_non_finite
 from tuner.bench.devices.base import Buffer
 from tuner.bench.devices.base import Device
+from tuner.bench.languages.base import code_report
 from tuner.bench.languages.base import Executable
 from tuner.bench.languages.base import Language
+from tuner.bench.languages.base import report_of_steps
 from tuner.bench.measure import interleaved_order
 from tuner.bench.measure import Sampler
 from tuner.bench.validate import Checker
 from tuner.bench.validate import timed_case
-from tuner.domain.identity import bytes_hash
 from tuner.domain.job import CompileJob
 from tuner.domain.job import ConfirmJob
 from tuner.domain.job import InputCase
@@ -211,19 +213,22 @@ class Bench:
         checker = self._checker_of(job.problem)
         timed = timed_case(job.problem, job.sampling.input_case)
         case = checker.case(timed, job.sampling.input_seed)
+        # Arrays of other implementations would make sets look larger than what is touched.
+        names = run.executable.array_names
+        arrays = [spec for spec in job.problem.arrays if spec.name in names]
 
         def fill(buffers: dict[str, Buffer]) -> None:
-            for name, array in case.inputs.items():
-                self._device.write(buffers[name], array)
-            for spec in job.problem.arrays:
+            for name in case.inputs.keys() & names:
+                self._device.write(buffers[name], case.inputs[name])
+            for spec in arrays:
                 if spec.role == "scratch":
                     self._device.fill(buffers[spec.name], 0)
 
         run.sampler = Sampler(
             self._device,
             run.executable.bind,
-            job.problem.arrays,
-            checker.buffers(case),
+            arrays,
+            checker.buffers(case, names),
             fill,
             job.sampling,
         )
@@ -251,7 +256,7 @@ class Bench:
         timed = timed_case(job.problem, job.sampling.input_case)
         changed = checker.changed_input(checker.case(timed, job.sampling.input_seed))
         if changed:
-            raise UnstableResult(f"the kernel changed its input {changed} while it was timed")
+            raise UnstableResult(f"the kernel changed the {changed} while it was timed")
         fresh_seed = job.sampling.input_seed + FRESH_SEED_STEP
         self._check(run, job.problem, timed, fresh_seed, "after")
 
@@ -266,27 +271,16 @@ class Bench:
 
 def compile_kernel(languages: Mapping[str, Language], job: CompileJob) -> CompileReport:
     """Build for an architecture without running; a refusal is an answer, not an error."""
-    started = time.perf_counter()
+    language, reports = languages[job.kernel.language], []
     try:
-        code = languages[job.kernel.language].compile_for(
-            job.kernel, job.architecture, job.wave_size
-        )
+        for step in job.kernel.launches:
+            started = time.perf_counter()
+            code = language.compile_for(step, job.architecture, job.wave_size)
+            report = code_report(code, step.geometry.shared_bytes)
+            reports.append(replace(report, build_s=time.perf_counter() - started))
     except (TrialError, TunerError) as error:
         return CompileReport(None, error.message, getattr(error, "log", ""))
-    static = code.shared_bytes
-    return CompileReport(
-        BuildReport(
-            build_s=time.perf_counter() - started,
-            binary_hash=bytes_hash(code.content),
-            compiler=code.compiler,
-            options=code.options,
-            registers=code.registers,
-            spills=code.spills,
-            spill_bytes=code.spill_bytes,
-            shared_bytes=None if static is None else static + job.kernel.geometry.shared_bytes,
-            code_bytes=len(code.content),
-        )
-    )
+    return CompileReport(report_of_steps(reports))
 
 
 def _failure(error: Exception, stage: Stage) -> Failure:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,15 @@ from tuner.bench.devices.base import Device
 from tuner.bench.devices.base import Launch
 from tuner.bench.inputs import array_bytes
 from tuner.bench.inputs import make_inputs
+from tuner.bench.inputs import NAN_BYTE
+from tuner.bench.inputs import padding_of
+from tuner.bench.inputs import rows_of
+from tuner.domain.job import ArraySpec
 from tuner.domain.job import InputCase
 from tuner.domain.job import Problem
 from tuner.domain.records import ValidationReport
 from tuner.errors import TrialError
 from tuner.errors import UsageError
-
-NAN_BYTE = 0xFF  # every byte 0xFF is a NaN in all IEEE formats and in bfloat16
 
 Reference = Callable[..., tuple[NDArray[np.float64], ...]]
 
@@ -38,8 +42,12 @@ Reference = Callable[..., tuple[NDArray[np.float64], ...]]
 class Bindable(Protocol):
     """What can be launched once it has buffers: an executable of any language."""
 
-    def bind(self, buffers: dict[str, Buffer]) -> Launch:
-        """Return a launch on these buffers."""
+    @property
+    def array_names(self) -> frozenset[str]:
+        """Names of the arrays it takes."""
+
+    def bind(self, buffers: dict[str, Buffer]) -> Sequence[Launch]:
+        """Return its launches on these buffers, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +86,14 @@ class Checker:
         self._problem = problem
         self._reference = load_reference(problem.reference_path, problem.reference_function)
         self._cases: dict[tuple[str, int], CheckCase] = {}
+        self._specs = {spec.name: spec for spec in problem.arrays}
         # Read into again and again: new memory would cost more than the copy.
-        self._host = {spec.name: np.empty(spec.shape, spec.dtype) for spec in problem.arrays}
-        self._written = {
-            spec.name: device.allocate(array_bytes(spec))
+        self._host = {
+            spec.name: np.empty(spec.stored_shape, spec.dtype)
             for spec in problem.arrays
-            if spec.role != "input"
+            if spec.role != "intermediate"
         }
+        self._written: dict[str, Buffer] = {}
 
     def case(self, case: InputCase, seed: int) -> CheckCase:
         """Return a case's inputs on the device, made at first use."""
@@ -93,9 +102,12 @@ class Checker:
             self._cases[key] = self._make_case(case, seed)
         return self._cases[key]
 
-    def buffers(self, case: CheckCase) -> dict[str, Buffer]:
-        """Return a case's input buffers with those for output and scratch, for a launch."""
-        return {**case.buffers, **self._written}
+    def buffers(self, case: CheckCase, names: Collection[str]) -> dict[str, Buffer]:
+        """Return a case's buffers for the named arrays, made at first use: not all are needed."""
+        for name in names:
+            if name not in case.buffers and name not in self._written:
+                self._written[name] = self._device.allocate(array_bytes(self._specs[name]))
+        return {name: case.buffers.get(name) or self._written[name] for name in names}
 
     def check(
         self, executable: Bindable, case: CheckCase, phase: Literal["before", "after"]
@@ -106,20 +118,27 @@ class Checker:
             DeviceFault: The kernel broke the device context.
             LaunchFailed: The device refused the launch.
         """
-        for spec in self._problem.arrays:
-            if spec.role != "input":
-                byte = NAN_BYTE if spec.role == "output" else 0
-                self._device.fill(self._written[spec.name], byte)
-        self._device.launch(executable.bind(self.buffers(case)))
+        outputs = {spec.name for spec in self._problem.arrays if spec.role == "output"}
+        # In the order of the problem's arrays, so that messages are the same every time.
+        names = executable.array_names | outputs
+        buffers = self.buffers(case, [name for name in self._specs if name in names])
+        written = [self._specs[name] for name in buffers if name not in case.buffers]
+        for spec in written:
+            self._device.fill(buffers[spec.name], 0 if spec.role == "scratch" else NAN_BYTE)
+        for launch in executable.bind(buffers):
+            self._device.launch(launch)
         changed = self.changed_input(case)
         comparison = Comparison()
-        for spec in self._problem.arrays:
+        for spec in written:
             if spec.role == "output":
-                actual = self._host[spec.name]
-                self._device.read(self._written[spec.name], actual)
-                comparison.add(spec.name, actual, case.expected[spec.name], self._problem.tolerance)
-        message = f"the kernel changed its input {changed}" if changed else comparison.message
-        message = message or self._scratch_problem()
+                stored = self._host[spec.name]
+                self._device.read(self._written[spec.name], stored)
+                actual, expected = rows_of(spec, stored), case.expected[spec.name]
+                comparison.add(spec.name, actual, expected, self._problem.tolerance)
+                if spec.row_padding and not np.all(_bytes(padding_of(spec, stored)) == NAN_BYTE):
+                    changed = changed or f"padding between the rows of {spec.name}"
+        message = f"the kernel changed the {changed}" if changed else comparison.message
+        message = message or self._scratch_problem(written)
         return ValidationReport(
             phase=phase,
             case=case.case.name,
@@ -151,15 +170,18 @@ class Checker:
         return CheckCase(case, seed, buffers, inputs, self._expected(inputs))
 
     def _expected(self, inputs: dict[str, Array]) -> dict[str, NDArray[np.float64]]:
-        wide = {name: array.astype(np.float64) for name, array in inputs.items()}
+        wide = {
+            name: rows_of(self._specs[name], array).astype(np.float64)
+            for name, array in inputs.items()
+        }
         names = [spec.name for spec in self._problem.arrays if spec.role == "output"]
         with np.errstate(all="ignore"):
             results = self._reference(**wide, **self._problem.scalars)
         return dict(zip(names, results, strict=True))
 
-    def _scratch_problem(self) -> str:
+    def _scratch_problem(self, written: Sequence[ArraySpec]) -> str:
         """Return which scratch array a kernel left other than it found it, or ""."""
-        for spec in self._problem.arrays:
+        for spec in written:
             if spec.role == "scratch":
                 now = self._host[spec.name]
                 self._device.read(self._written[spec.name], now)
@@ -168,13 +190,13 @@ class Checker:
         return ""
 
     def changed_input(self, case: CheckCase) -> str:
-        """Return the name of an input that a kernel wrote to, or ""; put it right again."""
+        """Return which input a kernel wrote to (``input x``), or ""; put it right again."""
         for name, original in case.inputs.items():
             now = self._host[name]
             self._device.read(case.buffers[name], now)
             if not np.array_equal(_bits(now), _bits(original)):
                 self._device.write(case.buffers[name], original)
-                return name
+                return f"input {name}"
         return ""
 
 
@@ -192,5 +214,10 @@ def timed_case(problem: Problem, name: str) -> InputCase:
 
 def _bits(array: Array) -> NDArray[Any]:
     """Return an array's memory in wide words, to be compared bit by bit."""
-    flat = array.reshape(-1).view(np.uint8)
+    flat = _bytes(array)
     return flat.view(np.uint64) if flat.nbytes % 8 == 0 else flat
+
+
+def _bytes(array: Array) -> NDArray[np.uint8]:
+    """Return an array's elements as bytes; what lies between them, in a view, is left out."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -37,6 +37,10 @@ def best(
         list[str] | None,
         typer.Option("--scalar", help="Scalar argument, such as epsilon=1e-6.", metavar="NAME=X"),
     ] = None,
+    row_padding: Annotated[
+        int,
+        typer.Option("--row-padding", min=0, help="Elements between a row's end and the next row."),
+    ] = 0,
     device: options.Device = None,
     arch: Annotated[
         str | None, typer.Option("--arch", help="Answer for this architecture, without a device.")
@@ -69,6 +73,7 @@ def best(
         shape,
         dtype=dtype,
         scalars=_scalars(scalar or []),
+        row_padding=row_padding,
         device=device,
         architecture=arch,
         implementation=implementation,

@@ -22,6 +22,7 @@ def compile_operator(
     shape: Annotated[
         str | None, typer.Option("--shape", help="Shape to compile for; default 1024x...x4096.")
     ] = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="Element type.")] = "float32",
     implementation: Annotated[
         str | None, typer.Option("--implementation", help="Only this implementation.")
     ] = None,
@@ -45,6 +46,7 @@ def compile_operator(
         operator,
         arch,
         shape=shape,
+        dtype=dtype,
         implementation=implementation,
         settings=options.settings_from(operators=operators),
         progress=None if quiet else say,

@@ -7,6 +7,7 @@ path; launch geometry, not the function that computed it. Only the reference is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 from tuner.domain.identity import Scalar
@@ -42,6 +43,23 @@ class KernelArgument:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A further launch of a kernel that needs several: another entry point of the same source.
+
+    Attributes:
+        entry: Name of the kernel function.
+        constants: As those of ``Kernel``.
+        arguments: Parameters in call order.
+        geometry: How it is launched.
+    """
+
+    entry: str
+    constants: dict[str, Scalar]
+    arguments: tuple[KernelArgument, ...]
+    geometry: LaunchGeometry
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel to build: source text with its includes, entry point and compile-time values.
 
@@ -54,6 +72,7 @@ class Kernel:
         options: Compiler options: Triton's ``num_warps``, ``num_stages``; HIP's ``flags``.
         arguments: Parameters in call order (without Triton's constexprs).
         geometry: How it is launched.
+        then: Launches that follow, each when the one before has ended.
     """
 
     language: str
@@ -64,6 +83,29 @@ class Kernel:
     options: dict[str, Scalar]
     arguments: tuple[KernelArgument, ...]
     geometry: LaunchGeometry
+    then: tuple[Step, ...] = ()
+
+    @property
+    def launches(self) -> tuple[Kernel, ...]:
+        """One kernel of a single launch for each step, in order."""
+        further = (
+            replace(
+                self,
+                entry=step.entry,
+                constants=step.constants,
+                arguments=step.arguments,
+                geometry=step.geometry,
+                then=(),
+            )
+            for step in self.then
+        )
+        return (replace(self, then=()), *further)
+
+    @property
+    def array_names(self) -> frozenset[str]:
+        """Names of the arrays that some step takes."""
+        arguments = [*self.arguments, *(each for step in self.then for each in step.arguments)]
+        return frozenset(each.name for each in arguments if each.type == "buffer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +134,24 @@ class ArraySpec:
         dtype: Of an element.
         role: ``input``: filled by a case and never changed; ``output``: filled with NaN before
             a check and compared with the reference; ``scratch``: all bytes 0 when the kernel
-            begins, which must leave it so.
+            begins, which must leave it so; ``intermediate``: filled with NaN before a check,
+            written and read by the kernel's steps, of no interest afterwards.
+        row_padding: Elements between the end of a row (along the last axis) and the next one.
+            No kernel may write there, and what is there must not matter.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    role: Literal["input", "output", "scratch"]
+    role: Literal["input", "output", "scratch", "intermediate"]
+    row_padding: int = 0
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape with the padding of each row."""
+        if not self.row_padding:
+            return self.shape
+        return (*self.shape[:-1], self.shape[-1] + self.row_padding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +167,7 @@ class Problem:
     """What is computed and how it is checked.
 
     Attributes:
-        arrays: Inputs, outputs and scratch.
+        arrays: Inputs, outputs, scratch and intermediates.
         cases: Inputs to check with; the first is also timed unless the protocol names another.
         scalars: Scalar arguments of the reference.
         tolerance: Of the comparison with the reference.

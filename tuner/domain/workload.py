@@ -16,19 +16,22 @@ MAX_DIMENSION = 2**63 - 1  # what a 64-bit kernel argument and an SQLite integer
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An operator with everything that fixes the problem. Arrays are contiguous, row-major.
+    """An operator with everything that fixes the problem. Arrays are row-major.
 
     Attributes:
         operator: Name of the operator.
         shape: Size of each of the operator's dimensions, e.g. ``(1024, 4096)``.
         dtype: NumPy-style name of the element type, e.g. ``float32``.
         scalars: Scalar arguments by name, sorted by name, e.g. ``(("epsilon", 1e-5),)``.
+        row_padding: Elements between the end of a row, along the last dimension, and the next
+            row, in every input and output of two dimensions or more.
     """
 
     operator: str
     shape: tuple[int, ...]
     dtype: str = "float32"
     scalars: tuple[tuple[str, float], ...] = ()
+    row_padding: int = 0
 
     def __post_init__(self) -> None:
         for size in self.shape:
@@ -37,12 +40,20 @@ class Workload:
                     f"shape {shape_text(self.shape)}: every dimension must be from 1 to 2^63-1",
                     hint="give sizes of at least 1, such as 1024x4096",
                 )
+        if self.row_padding:
+            self._check_padding()
         object.__setattr__(self, "scalars", tuple(sorted(self.scalars)))
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Elements from one index to the next in each dimension, row-major."""
-        return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+        stored = (*self.shape[:-1], self.row_stride)
+        return tuple(math.prod(stored[axis + 1 :]) for axis in range(len(stored)))
+
+    @property
+    def row_stride(self) -> int:
+        """Elements from the start of a row to the start of the next one."""
+        return self.shape[-1] + self.row_padding
 
     @property
     def shape_text(self) -> str:
@@ -59,6 +70,18 @@ class Workload:
             "scalars": dict(self.scalars),
         }
 
+    def _check_padding(self) -> None:
+        if not 0 <= self.row_padding <= MAX_DIMENSION - self.shape[-1]:
+            raise UsageError(
+                f"row padding {self.row_padding}: must be at least 0, and rows below 2^63",
+                hint="give the elements between a row's end and the next row, such as 64",
+            )
+        if len(self.shape) < 2:
+            raise UsageError(
+                f"row padding {self.row_padding}: the shape {shape_text(self.shape)} is one row",
+                hint="leave the padding out",
+            )
+
     @property
     def key(self) -> str:
         """SHA-256 of the identifying fields."""
@@ -66,10 +89,19 @@ class Workload:
 
 
 def make_workload(
-    operator: str, shape: Sequence[int], dtype: str, scalars: Mapping[str, float]
+    operator: str,
+    shape: Sequence[int],
+    dtype: str,
+    scalars: Mapping[str, float],
+    row_padding: int = 0,
 ) -> Workload:
     """Build a workload from the loose values of a file or a command line."""
-    return Workload(operator, tuple(shape), dtype, tuple(scalars.items()))
+    return Workload(operator, tuple(shape), dtype, tuple(scalars.items()), row_padding)
+
+
+def row_padding_of(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return the row padding that strides, as ``Workload.strides`` has them, tell of."""
+    return strides[-2] - shape[-1] if len(shape) > 1 else 0
 
 
 def shape_text(shape: Sequence[int]) -> str:

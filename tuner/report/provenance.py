@@ -26,6 +26,7 @@ from tuner.domain.records import BuildReport
 from tuner.domain.stats import result_median
 from tuner.domain.study import SourceText
 from tuner.domain.workload import make_workload
+from tuner.domain.workload import row_padding_of
 from tuner.errors import NotFound
 from tuner.errors import UsageError
 from tuner.report.reproduce import Original
@@ -146,7 +147,13 @@ def _folder(
     original = Original(
         kind="folder",
         id=bytes_hash(content[MANIFEST]),
-        workload=make_workload(operator, problem["shape"], problem["dtype"], problem["scalars"]),
+        workload=make_workload(
+            operator,
+            problem["shape"],
+            problem["dtype"],
+            problem["scalars"],
+            row_padding_of(problem["shape"], problem["strides"]),
+        ),
         implementation=str(trial["implementation"]),
         config=dict(trial["config"]),
         processes_us=processes_us,

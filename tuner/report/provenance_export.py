@@ -164,6 +164,8 @@ def _study_toml(detail: TrialDetail, study: StudySummary) -> str:
         f"shapes = [{_toml(workload.shape_text)}]",
         f"dtype = {_toml(workload.dtype)}",
     ]
+    if workload.row_padding:
+        lines.append(f"row_padding = {workload.row_padding}")
     for table, values in tables:
         lines += ["", f"[{table}]", *(f"{key} = {_toml(each)}" for key, each in values.items())]
         if table.startswith("space."):

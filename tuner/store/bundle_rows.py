@@ -174,7 +174,9 @@ def _decode_samples(model: type[DeclarativeBase], samples: Plain) -> tuple[float
 
 
 def _workload_is_sound(row: Values) -> bool:
-    workload = rows.read_workload(row["operator"], row["shape"], row["dtype"], row["scalars"])
+    workload = rows.read_workload(
+        row["operator"], row["shape"], row["strides"], row["dtype"], row["scalars"]
+    )
     return rows.workload_values(workload) == {name: row[name] for name in _WORKLOAD}
 
 

@@ -20,7 +20,6 @@ from sqlalchemy.orm import Session
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import RUNNING
 from tuner.domain.outcome import Stage
-from tuner.domain.workload import parse_shape
 from tuner.domain.workload import Workload
 from tuner.errors import NotFound
 from tuner.store import rows
@@ -171,7 +170,7 @@ def tuned_shapes(
 
     Args:
         session: Of the store.
-        workload: Gives operator, dtype and scalar arguments.
+        workload: Gives operator, dtype, scalar arguments and row padding.
         environment_key: Only measured in this environment.
         implementation: Only measured with this one.
     """
@@ -190,13 +189,14 @@ def tuned_shapes(
         trial = trial.join(
             ImplementationRow, ImplementationRow.id == TrialRow.implementation_id
         ).where(ImplementationRow.name == implementation)
-    query = select(WorkloadRow.shape).where(
+    query = select(WorkloadRow).where(
         WorkloadRow.operator == workload.operator,
         WorkloadRow.dtype == workload.dtype,
         WorkloadRow.scalars == plain["scalars"],
         trial.exists(),
     )
-    return sorted(parse_shape(shape) for shape in session.scalars(query))
+    found = (_workload(row) for row in session.scalars(query))
+    return sorted(each.shape for each in found if each.row_padding == workload.row_padding)
 
 
 def _is_confirmed() -> ColumnElement[bool]:
@@ -266,7 +266,7 @@ def _trial_query() -> Select[*tuple[Any, ...]]:
 
 
 def _workload(row: WorkloadRow) -> Workload:
-    return rows.read_workload(row.operator, row.shape, row.dtype, row.scalars)
+    return rows.read_workload(row.operator, row.shape, row.strides, row.dtype, row.scalars)
 
 
 def _trial_summary(row: Row[Any]) -> TrialSummary:

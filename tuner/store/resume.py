@@ -58,7 +58,8 @@ def _stored(session: Session, which: ColumnElement[bool]) -> list[StoredTrial]:
             TrialRow.confirmed,
             origin.confirmed.label("origin_confirmed"),
             ImplementationRow.name,
-            *(WorkloadRow.operator, WorkloadRow.shape, WorkloadRow.dtype, WorkloadRow.scalars),
+            *(WorkloadRow.operator, WorkloadRow.shape, WorkloadRow.strides, WorkloadRow.dtype),
+            WorkloadRow.scalars,
         )
         .join(WorkloadRow, WorkloadRow.id == TrialRow.workload_id)
         .join(ImplementationRow, ImplementationRow.id == TrialRow.implementation_id)
@@ -68,7 +69,7 @@ def _stored(session: Session, which: ColumnElement[bool]) -> list[StoredTrial]:
     )
     found = []
     for row in session.execute(query):
-        workload = rows.read_workload(row.operator, row.shape, row.dtype, row.scalars)
+        workload = rows.read_workload(row.operator, row.shape, row.strides, row.dtype, row.scalars)
         taken_over = bool(row.origin_confirmed) and row.id not in own
         processes = (origins if taken_over else own).get(row.id, [])
         found.append(

@@ -24,6 +24,7 @@ from tuner.domain.records import ValidationReport
 from tuner.domain.stats import median
 from tuner.domain.study import SourceText
 from tuner.domain.workload import parse_shape
+from tuner.domain.workload import row_padding_of
 from tuner.domain.workload import Workload
 from tuner.store.problems import checked_integer
 from tuner.store.texts import storable_text
@@ -52,9 +53,11 @@ def workload_values(workload: Workload) -> Values:
     }
 
 
-def read_workload(operator: str, shape: str, dtype: str, scalars: str) -> Workload:
+def read_workload(operator: str, shape: str, strides: str, dtype: str, scalars: str) -> Workload:
     """Return a workload from its columns."""
-    return Workload(operator, parse_shape(shape), dtype, tuple(json.loads(scalars).items()))
+    sizes = parse_shape(shape)
+    row_padding = row_padding_of(sizes, json.loads(strides))
+    return Workload(operator, sizes, dtype, tuple(json.loads(scalars).items()), row_padding)
 
 
 def environment_values(environment: Environment) -> Values:

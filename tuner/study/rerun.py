@@ -123,7 +123,7 @@ def rebuild(
         TrialPoint(workload, implementation.name, config),
         kernel,
         operator.problem(workload),
-        operator.workload_bytes(workload),
+        operator.workload_bytes(workload, implementation.name),
         violation,
     )
 

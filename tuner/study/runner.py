@@ -165,7 +165,7 @@ class StudyRunner:
         self.listener(events.TrialBegun(point))
         job = self._trial_job(point)
         trial_id = self.recorder.start_trial(self._study_id, point, job.kernel.geometry)
-        moved = self.operator.workload_bytes(point.workload)
+        moved = self.operator.workload_bytes(point.workload, point.implementation)
         try:
             report = self.worker.run_trial(job, self.spec.limits)
         except BaseException as error:

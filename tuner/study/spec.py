@@ -90,6 +90,7 @@ class StudySpec:
         device: ``auto``, ``cpu``, ``cuda:N`` or ``hip:N``.
         shapes: Shapes to tune, in order.
         dtype: Element type.
+        row_padding: Elements between the end of a row and the next one.
         scalars: Scalar arguments that differ from the operator's defaults.
         space: Values of parameters by implementation; None for all the operator has.
         search: What proposes configs.
@@ -106,6 +107,7 @@ class StudySpec:
     device: str
     shapes: tuple[tuple[int, ...], ...]
     dtype: str
+    row_padding: int
     scalars: Mapping[str, float]
     space: Mapping[str, Grid] | None
     search: SearchSettings
@@ -130,6 +132,8 @@ class StudySpec:
             "device": self.device,
             "shapes": [shape_text(shape) for shape in self.shapes],
             "dtype": self.dtype,
+            # Absent where there is none: files from before there was such a key mean the same.
+            **({"row_padding": self.row_padding} if self.row_padding else {}),
             "scalars": dict(self.scalars),
             "space": None
             if space is None
@@ -150,7 +154,11 @@ class StudySpec:
             UsageError: As ``check_against``.
         """
         check_against(self, operator)
-        return tuple(operator.workload(shape, self.dtype, self.scalars) for shape in self.shapes)
+        return tuple(self.workload(operator, shape) for shape in self.shapes)
+
+    def workload(self, operator: Operator, shape: tuple[int, ...]) -> Workload:
+        """Return the workload of one shape; what it needs of the file must have been checked."""
+        return operator.workload(shape, self.dtype, self.scalars, self.row_padding)
 
     def implementations(self, operator: Operator) -> tuple[Implementation, ...]:
         """Return the implementations that take part, in the operator's order.
@@ -248,6 +256,8 @@ def check_against(spec: StudySpec, operator: Operator) -> None:
                 f"{shape_text(shape)} has {len(shape)}",
                 f"write {'x'.join(operator.dims)}",
             )
+    if spec.row_padding and len(operator.dims) == 1:
+        raise fault(("row_padding",), f"{operator.name} has no rows to pad", "leave the key out")
     cases = [case.name for case in operator.cases]
     if spec.protocol.input_case and spec.protocol.input_case not in cases:
         raise fault(
@@ -292,7 +302,7 @@ def _parameter_types(
     """Return the types of each parameter's own values, over all shapes of the study."""
     types: dict[str, set[type[Scalar]]] = {}
     for shape in spec.shapes:
-        dims = dict(zip(operator.dims, shape, strict=True))
+        dims = operator.dimensions(spec.workload(operator, shape))
         for parameter, values in implementation.parameters(dims).items():
             types.setdefault(parameter, set()).update(type(value) for value in values)
     return types
@@ -309,7 +319,7 @@ def _type_words(types: set[type[Scalar]]) -> str:
 
 
 def _example(spec: StudySpec, operator: Operator, path: KeyPath) -> str:
-    dims = dict(zip(operator.dims, spec.shapes[0], strict=True))
+    dims = operator.dimensions(spec.workload(operator, spec.shapes[0]))
     grid = operator.implementation(str(path[1])).parameters(dims)
     return ", ".join(shown(value) for value in list(grid.get(str(path[2]), ()))[:3])
 
@@ -323,6 +333,7 @@ def _from_model(model: StudyFile, source: SpecSource) -> StudySpec:
         device=model.device,
         shapes=tuple(parse_shape(text) for text in model.shapes),
         dtype=model.dtype,
+        row_padding=model.row_padding,
         scalars=dict(model.scalars),
         space=None
         if model.space is None

@@ -27,6 +27,7 @@ from tuner.study.spec_errors import KeyPath
 from tuner.study.spec_errors import problem
 from tuner.study.spec_errors import shown
 
+MAX_ROW_PADDING = 2**31 - 1
 SCHEMA_VERSION = 1
 MAX_INT = 2**63 - 1
 MAX_FLOAT32 = 3.4028234663852886e38  # scalars reach kernels as float32
@@ -275,6 +276,12 @@ class StudyFile(_Table):
         description="Shapes to tune, sizes joined by x, in the order of the operator's dimensions",
     )
     dtype: Word = Field("float32", description="Element type of all arrays")
+    row_padding: int = Field(
+        0,
+        ge=0,
+        le=MAX_ROW_PADDING,
+        description="Elements between the end of a row and the next one, in arrays of rows",
+    )
     scalars: dict[Parameter, Scalar32] = Field(
         default_factory=dict,
         description="Scalar arguments that differ from the operator's defaults",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shlex
 import time
+from dataclasses import replace
+from functools import partial
 
 from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import Device
 from tuner.bench.devices.base import HipSource
 from tuner.bench.devices.base import LoadedKernel
+from tuner.bench.languages.base import build_steps
+from tuner.bench.languages.base import BuiltStep
+from tuner.bench.languages.base import code_report
 from tuner.bench.languages.base import Executable
 from tuner.bench.languages.hip_offline import compile_offline
-from tuner.domain.identity import bytes_hash
 from tuner.domain.job import Kernel
 from tuner.domain.records import BuildReport
 from tuner.errors import BuildFailed
@@ -22,22 +26,13 @@ class HipLanguage:
     """Builds HIP C++ kernels; see ``Language``."""
 
     def build(self, kernel: Kernel, device: Device) -> Executable:
-        """Compile and load a kernel for a device.
+        """Compile and load a kernel, all its launches, for a device.
 
         Raises:
             BuildFailed: The compiler refused it; carries its log.
             OutOfResources: It needs more than the device has.
         """
-        start_s = time.perf_counter()
-        code = device.compile_hip(hip_source(kernel))
-        loaded = device.load(code, kernel.geometry.shared_bytes)
-        build_s = time.perf_counter() - start_s
-        return Executable(
-            loaded=loaded,
-            geometry=kernel.geometry,
-            arguments=kernel.arguments,
-            report=_report(code, loaded, kernel.geometry.shared_bytes, build_s),
-        )
+        return build_steps(kernel, partial(_build, device))
 
     def compile_for(self, kernel: Kernel, architecture: str, wave_size: int) -> CodeObject:
         """Compile for an AMD architecture with clang, without a device of it.
@@ -69,25 +64,26 @@ def hip_source(kernel: Kernel) -> HipSource:
     return HipSource(kernel.files, kernel.main, kernel.entry, dict(kernel.constants), split)
 
 
-def _report(
-    code: CodeObject, loaded: LoadedKernel, dynamic_shared_bytes: int, build_s: float
+def _build(device: Device, kernel: Kernel) -> BuiltStep:
+    start_s = time.perf_counter()
+    code = device.compile_hip(hip_source(kernel))
+    loaded = device.load(code, kernel.geometry.shared_bytes)
+    report = _with_drivers_figures(code, loaded, kernel.geometry.shared_bytes)
+    report = replace(report, build_s=time.perf_counter() - start_s)
+    return BuiltStep(loaded, kernel.geometry, kernel.arguments, report)
+
+
+def _with_drivers_figures(
+    code: CodeObject, loaded: LoadedKernel, dynamic_shared_bytes: int
 ) -> BuildReport:
     """Put a build's facts together; the driver's figures go before the compiler's."""
-    static_shared_bytes = _first_known(loaded.shared_bytes, code.shared_bytes)
-    return BuildReport(
-        build_s=build_s,
-        binary_hash=bytes_hash(code.content),
-        compiler=code.compiler,
-        options=code.options,
+    known = replace(
+        code,
         registers=_first_known(loaded.registers, code.registers),
-        spills=code.spills,
         spill_bytes=_first_known(loaded.spill_bytes, code.spill_bytes),
-        shared_bytes=(
-            None if static_shared_bytes is None else static_shared_bytes + dynamic_shared_bytes
-        ),
-        code_bytes=len(code.content),
-        cached=code.cached,
+        shared_bytes=_first_known(loaded.shared_bytes, code.shared_bytes),
     )
+    return code_report(known, dynamic_shared_bytes)
 
 
 def _first_known(*values: int | None) -> int | None:

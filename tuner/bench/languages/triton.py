@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,8 @@ from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import Device
 from tuner.bench.devices.base import LoadedKernel
 from tuner.bench.devices.base import TritonTarget
+from tuner.bench.languages.base import build_steps
+from tuner.bench.languages.base import BuiltStep
 from tuner.bench.languages.base import Executable
 from tuner.bench.languages.triton_interpreter import InterpretedKernel
 from tuner.bench.languages.triton_resources import amd_parameters
@@ -67,13 +70,16 @@ class TritonLanguage:
     """Builds Triton kernels. See ``tuner.bench.languages.base.Language``."""
 
     def build(self, kernel: Kernel, device: Device) -> Executable:
-        """Compile and load a kernel for a GPU, or make it ready for the interpreter.
+        """Compile and load a kernel, all its launches, for a GPU or for the interpreter.
 
         Raises:
             BuildFailed: Triton refused it; carries its log.
             OutOfResources: It needs more shared memory or threads than the device has.
             MissingDependency: Triton is not installed.
         """
+        return build_steps(kernel, partial(self._build, device))
+
+    def _build(self, device: Device, kernel: Kernel) -> BuiltStep:
         started = time.perf_counter()
         target = device.triton_target
         if target is None:
@@ -99,7 +105,7 @@ class TritonLanguage:
         geometry = replace(
             kernel.geometry, threads=compiled.threads, shared_bytes=compiled.shared_bytes
         )
-        return Executable(loaded, geometry, compiled.arguments, report)
+        return BuiltStep(loaded, geometry, compiled.arguments, report)
 
     def compile_for(self, kernel: Kernel, architecture: str, wave_size: int) -> CodeObject:
         """Compile for ``gfx*`` or ``sm_*`` without a device of it.
@@ -143,7 +149,7 @@ def _import_triton() -> ModuleType:
     return triton  # type: ignore[no-any-return]
 
 
-def _interpreted(kernel: Kernel, started: float) -> Executable:
+def _interpreted(kernel: Kernel, started: float) -> BuiltStep:
     triton = _import_triton()
     if not triton.knobs.runtime.interpret:
         raise BuildFailed(
@@ -158,7 +164,7 @@ def _interpreted(kernel: Kernel, started: float) -> Executable:
         options=_option_texts(kernel),
     )
     handle = InterpretedKernel(function, kernel.constants)
-    return Executable(LoadedKernel(handle), kernel.geometry, kernel.arguments, report)
+    return BuiltStep(LoadedKernel(handle), kernel.geometry, kernel.arguments, report)
 
 
 def _compile(kernel: Kernel, target: TritonTarget) -> _Compiled:

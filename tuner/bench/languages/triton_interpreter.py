@@ -4,6 +4,9 @@ The interpreter computes with NumPy, one program after another. It checks what a
 not how fast: num_warps and num_stages mean nothing to it, and its times are never compared with
 a GPU's.
 
+Stores of float32 values to bfloat16 round to nearest even here, as in compiled kernels; left alone,
+Triton's interpreter (3.6 to 3.9) cuts the lower bits off.
+
 With NumPy 2.4 and newer, Triton 3.6's interpreter can't loop up to a run-time bound (``range`` over
 an argument); 3.9's can. Such a kernel then ends as a launch error.
 """
@@ -11,10 +14,15 @@ an argument); 3.9's can. Such a kernel then ends as a launch error.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from typing import Self
+
+import ml_dtypes
+import numpy as np
 
 from tuner.bench.devices.base import Launch
 from tuner.domain.identity import Scalar
@@ -92,12 +100,35 @@ class InterpretedKernel:
         """
         arguments = [_argument(each, launch) for each in launch.arguments]
         try:
-            self.function[launch.geometry.grid](*arguments, **self.constants)
+            with _nearest_bfloat16():
+                self.function[launch.geometry.grid](*arguments, **self.constants)
         except Exception as error:  # the interpreter passes on whatever the kernel's code raises
             raise LaunchFailed(
                 f"Triton interpreter: {_root_message(error)}",
                 log=traceback.format_exc()[-MAX_LOG_CHARACTERS:],
             ) from error
+
+
+@contextmanager
+def _nearest_bfloat16() -> Iterator[None]:
+    """Let the interpreter's casts from float32 to bfloat16 round to nearest even."""
+    from triton import language
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    cast = builder.cast_impl
+
+    def rounding_cast(self: Any, source: Any, target: Any) -> Any:
+        if (source.dtype.scalar, target.scalar) != (language.float32, language.bfloat16):
+            return cast(self, source, target)
+        rounded = source.data.astype(ml_dtypes.bfloat16).view(np.uint16)
+        return interpreter.TensorHandle(rounded, target.scalar)
+
+    builder.cast_impl = rounding_cast
+    try:
+        yield
+    finally:
+        builder.cast_impl = cast
 
 
 def _argument(argument: KernelArgument, launch: Launch) -> HostTensor | float | int | None:

@@ -34,6 +34,9 @@ class BestParameters(Strict):
     scalar: list[Annotated[str, Field(max_length=100)]] = Field(
         default=[], max_length=20, description="NAME=NUMBER, such as epsilon=1e-6"
     )
+    row_padding: int = Field(
+        default=0, ge=0, lt=2**31, description="Elements between a row's end and the next row"
+    )
     device: str | None = Field(default=None, max_length=20, description="auto, cpu, cuda:N, hip:N")
     arch: str | None = Field(
         default=None, max_length=40, description="Answer for it, without such a device"
@@ -69,6 +72,7 @@ def best_answer(answers: api.BestAnswers, asked: BestParameters, query: bytes) -
         asked.shape,
         dtype=asked.dtype,
         scalars=_scalars(asked.scalar),
+        row_padding=asked.row_padding,
         device=asked.device,
         architecture=asked.arch,
         implementation=asked.implementation,
