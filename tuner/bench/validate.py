@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.bench.compare import Comparison
+from tuner.bench.device_compare import Comparing
+from tuner.bench.device_compare import open_comparer
 from tuner.bench.devices.base import Array
 from tuner.bench.devices.base import Buffer
 from tuner.bench.devices.base import Device
@@ -27,6 +30,7 @@ from tuner.bench.inputs import make_inputs
 from tuner.domain.job import InputCase
 from tuner.domain.job import Problem
 from tuner.domain.records import ValidationReport
+from tuner.errors import OutOfDeviceMemory
 from tuner.errors import TrialError
 from tuner.errors import UsageError
 
@@ -44,13 +48,26 @@ class Bindable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckCase:
-    """An input case on the device: its inputs there and here, and the expected outputs."""
+    """An input case on the device: its inputs there and here, and the expected outputs.
+
+    Attributes:
+        case: Which.
+        seed: Of its inputs.
+        buffers: Inputs on the device.
+        inputs: Inputs on the host.
+        expected: Outputs of the reference, on the host.
+        comparisons: Outputs to compare on the device; none where the host compares.
+        digests: Checksums on the device: of the inputs, of scratch that is zero, of the
+            reference.
+    """
 
     case: InputCase
     seed: int
     buffers: dict[str, Buffer]
     inputs: dict[str, Array]
     expected: dict[str, NDArray[np.float64]]
+    comparisons: tuple[Comparing, ...] = ()
+    digests: tuple[int, ...] = ()
 
 
 def load_reference(path: str, function: str) -> Reference:
@@ -85,6 +102,7 @@ class Checker:
             for spec in problem.arrays
             if spec.role != "input"
         }
+        self._comparer = open_comparer(device, 3 * len(problem.arrays))
 
     def case(self, case: InputCase, seed: int) -> CheckCase:
         """Return a case's inputs on the device, made at first use."""
@@ -98,9 +116,16 @@ class Checker:
         return {**case.buffers, **self._written}
 
     def check(
-        self, executable: Bindable, case: CheckCase, phase: Literal["before", "after"]
+        self,
+        executable: Bindable,
+        case: CheckCase,
+        phase: Literal["before", "after"],
+        *,
+        on_host: bool = False,
     ) -> ValidationReport:
         """Launch once on NaN-filled outputs and compare everything.
+
+        What the device finds right is right, unless the host is to have the last word.
 
         Raises:
             DeviceFault: The kernel broke the device context.
@@ -111,15 +136,13 @@ class Checker:
                 byte = NAN_BYTE if spec.role == "output" else 0
                 self._device.fill(self._written[spec.name], byte)
         self._device.launch(executable.bind(self.buffers(case)))
-        changed = self.changed_input(case)
-        comparison = Comparison()
-        for spec in self._problem.arrays:
-            if spec.role == "output":
-                actual = self._host[spec.name]
-                self._device.read(self._written[spec.name], actual)
-                comparison.add(spec.name, actual, case.expected[spec.name], self._problem.tolerance)
-        message = f"the kernel changed its input {changed}" if changed else comparison.message
-        message = message or self._scratch_problem()
+        comparison = None if on_host else self._right_on_device(case)
+        message = ""
+        if comparison is None:
+            changed = self._changed_on_host(case)
+            comparison = self._compare_on_host(case)
+            message = f"the kernel changed its input {changed}" if changed else comparison.message
+            message = message or self._scratch_problem()
         return ValidationReport(
             phase=phase,
             case=case.case.name,
@@ -134,9 +157,13 @@ class Checker:
 
     def close(self) -> None:
         """Free the buffers."""
+        if self._comparer is not None:
+            self._comparer.close()
         for case in self._cases.values():
             for buffer in case.buffers.values():
                 self._device.free(buffer)
+            for each in case.comparisons:
+                self._device.free(each.expected)
         for buffer in self._written.values():
             self._device.free(buffer)
         self._cases.clear()
@@ -148,7 +175,65 @@ class Checker:
         for name, array in inputs.items():
             buffers[name] = self._device.allocate(array.nbytes)
             self._device.write(buffers[name], array)
-        return CheckCase(case, seed, buffers, inputs, self._expected(inputs))
+        expected = self._expected(inputs)
+        comparisons = self._put_on_device(expected)
+        digests: tuple[int, ...] = ()
+        if comparisons and self._comparer is not None:
+            for spec in self._problem.arrays:
+                if spec.role == "scratch":
+                    self._device.fill(self._written[spec.name], 0)
+            unchanging = self._unchanging(buffers, comparisons)
+            digests = self._comparer.ask((), unchanging).digests
+        return CheckCase(case, seed, buffers, inputs, expected, comparisons, digests)
+
+    def _put_on_device(self, expected: dict[str, NDArray[np.float64]]) -> tuple[Comparing, ...]:
+        """Copy a reference to the device; nothing where there is no way or no room."""
+        comparer, tolerance = self._comparer, self._problem.tolerance
+        outputs = [spec for spec in self._problem.arrays if spec.role == "output"]
+        if comparer is None or not all(comparer.can_compare(spec.dtype) for spec in outputs):
+            return ()
+        put: list[Comparing] = []
+        try:
+            for spec in outputs:
+                values = np.ascontiguousarray(expected[spec.name])
+                buffer = self._device.allocate(values.nbytes)
+                actual = self._written[spec.name]
+                put.append(Comparing(actual, buffer, spec.dtype, values.size, tolerance))
+                self._device.write(buffer, values)
+        except OutOfDeviceMemory:
+            for each in put:
+                self._device.free(each.expected)
+            return ()
+        return tuple(put)
+
+    def _unchanging(
+        self, inputs: dict[str, Buffer], comparisons: Sequence[Comparing]
+    ) -> list[Buffer]:
+        """Return the buffers that a kernel leaves as it finds them, the reference included."""
+        roles = {spec.name: spec.role for spec in self._problem.arrays}
+        scratch = [buffer for name, buffer in self._written.items() if roles[name] == "scratch"]
+        return [*inputs.values(), *scratch, *(each.expected for each in comparisons)]
+
+    def _right_on_device(self, case: CheckCase) -> Comparison | None:
+        """Return the errors of outputs that are right; None where the host must look."""
+        if self._comparer is None or not case.comparisons:
+            return None
+        unchanging = self._unchanging(case.buffers, case.comparisons)
+        answers = self._comparer.ask(case.comparisons, unchanging)
+        if answers.digests != case.digests or any(each.mismatches for each in answers.found):
+            return None
+        absolute = [each.max_abs_error for each in answers.found if each.max_abs_error is not None]
+        relative = [each.max_rel_error for each in answers.found if each.max_rel_error is not None]
+        return Comparison(max(absolute, default=None), max(relative, default=None))
+
+    def _compare_on_host(self, case: CheckCase) -> Comparison:
+        comparison = Comparison()
+        for spec in self._problem.arrays:
+            if spec.role == "output":
+                actual = self._host[spec.name]
+                self._device.read(self._written[spec.name], actual)
+                comparison.add(spec.name, actual, case.expected[spec.name], self._problem.tolerance)
+        return comparison
 
     def _expected(self, inputs: dict[str, Array]) -> dict[str, NDArray[np.float64]]:
         wide = {name: array.astype(np.float64) for name, array in inputs.items()}
@@ -169,6 +254,13 @@ class Checker:
 
     def changed_input(self, case: CheckCase) -> str:
         """Return the name of an input that a kernel wrote to, or ""; put it right again."""
+        if self._comparer is not None and case.comparisons:
+            inputs = list(case.buffers.values())
+            if self._comparer.ask((), inputs).digests == case.digests[: len(inputs)]:
+                return ""
+        return self._changed_on_host(case)
+
+    def _changed_on_host(self, case: CheckCase) -> str:
         for name, original in case.inputs.items():
             now = self._host[name]
             self._device.read(case.buffers[name], now)

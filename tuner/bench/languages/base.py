@@ -11,6 +11,7 @@ from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import Device
 from tuner.bench.devices.base import Launch
 from tuner.bench.devices.base import LoadedKernel
+from tuner.bench.devices.base import Toolchain
 from tuner.domain.job import Kernel
 from tuner.domain.job import KernelArgument
 from tuner.domain.job import LaunchGeometry
@@ -43,6 +44,17 @@ class Language(Protocol):
 
     def build(self, kernel: Kernel, device: Device) -> Executable:
         """Compile and load a kernel for a device.
+
+        Raises:
+            BuildFailed: The compiler refused it; carries its log.
+            OutOfResources: It needs more than the device has.
+        """
+
+    def compile(self, kernel: Kernel, toolchain: Toolchain) -> CodeObject | None:
+        """Compile a kernel as ``build`` does, into the cache that ``build`` looks into.
+
+        Returns:
+            The code, or None where the kernel is interpreted and there is nothing to compile.
 
         Raises:
             BuildFailed: The compiler refused it; carries its log.

@@ -9,6 +9,7 @@ from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import Device
 from tuner.bench.devices.base import HipSource
 from tuner.bench.devices.base import LoadedKernel
+from tuner.bench.devices.base import Toolchain
 from tuner.bench.languages.base import Executable
 from tuner.bench.languages.hip_offline import compile_offline
 from tuner.domain.identity import bytes_hash
@@ -29,7 +30,7 @@ class HipLanguage:
             OutOfResources: It needs more than the device has.
         """
         start_s = time.perf_counter()
-        code = device.compile_hip(hip_source(kernel))
+        code = self.compile(kernel, device)
         loaded = device.load(code, kernel.geometry.shared_bytes)
         build_s = time.perf_counter() - start_s
         return Executable(
@@ -38,6 +39,14 @@ class HipLanguage:
             arguments=kernel.arguments,
             report=_report(code, loaded, kernel.geometry.shared_bytes, build_s),
         )
+
+    def compile(self, kernel: Kernel, toolchain: Toolchain) -> CodeObject:
+        """Compile a kernel, or take it from the device's cache.
+
+        Raises:
+            BuildFailed: The compiler refused it; carries its log.
+        """
+        return toolchain.compile_hip(hip_source(kernel))
 
     def compile_for(self, kernel: Kernel, architecture: str, wave_size: int) -> CodeObject:
         """Compile for an AMD architecture with clang, without a device of it.
