@@ -14,6 +14,7 @@ from tuner.domain.device import DeviceFacts
 from tuner.domain.environment import Environment
 from tuner.domain.job import ConfirmJob
 from tuner.domain.job import Kernel
+from tuner.domain.job import ScreenJob
 from tuner.domain.job import TrialJob
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
@@ -31,10 +32,12 @@ from tuner.store import open_store
 from tuner.store import queries
 from tuner.store import Store
 from tuner.study import events
+from tuner.study.ahead import Builds
 from tuner.study.plan import make_plan
 from tuner.study.runner import StudyRunner
 from tuner.study.spec import Budget
 from tuner.study.spec import parse_study
+from tuner.worker.builders import NoBuilders
 
 FACTS = DeviceFacts(
     "fake:0", "fake", "fake1", "fake", 1, 32, 1024, (2**31 - 1, 65535, 65535), 2**63 - 1, 65536,
@@ -68,11 +71,15 @@ class ScriptedWorker:
     stop_at: str = ""
 
     def run_trial(self, job: TrialJob, limits: Limits) -> TrialReport:
-        name = f"{job.kernel.entry}/{job.kernel.geometry.threads}"
-        if name == self.stop_at:
+        self.log.append(f"{name_of(job.kernel)} alone")
+        return self._report(job.kernel, "alone", job.sampling.samples)
+
+    def run_screening(self, job: ScreenJob, limits: Limits) -> list[TrialReport]:
+        names = [name_of(kernel) for kernel in job.kernels]
+        if self.stop_at in names:
             raise KeyboardInterrupt
-        self.log.append(name)
-        return self._report(job.kernel, "quick", job.sampling.samples)
+        self.log += names
+        return [self._report(kernel, "quick", job.sampling.samples) for kernel in job.kernels]
 
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
         self.log.append(f"confirm {len(job.kernels)} from {job.rotation}")
@@ -82,7 +89,7 @@ class ScriptedWorker:
         del force
 
     def _report(self, kernel: Kernel, stage: str, samples: int) -> TrialReport:
-        outcome = self.failures.get((stage, f"{kernel.entry}/{kernel.geometry.threads}"))
+        outcome = self.failures.get((stage, name_of(kernel)))
         if outcome is not None:
             return TrialReport(Failure(outcome, Stage.VALIDATE, "as scripted"))
         time_us = self.quick_us(kernel)
@@ -90,6 +97,10 @@ class ScriptedWorker:
         return TrialReport(
             None, BuildReport(0.1, "0" * 64, "none"), (), ProcessReport(times, 1, 1, "stream")
         )
+
+
+def name_of(kernel: Kernel) -> str:
+    return f"{kernel.entry}/{kernel.geometry.threads}"
 
 
 def by_block(kernel: Kernel) -> float:
@@ -107,7 +118,7 @@ class Harness:
 
     def run(
         self, worker: ScriptedWorker, *, text: str = STUDY, fresh: bool = False,
-        budget: Budget | None = None,
+        budget: Budget | None = None, builds: Builds | None = None,
     ) -> tuple[int, bool]:  # fmt: skip
         spec = parse_study(text, "scripted.toml")
         plan = make_plan(spec, self.operator, FACTS)
@@ -133,6 +144,7 @@ class Harness:
             recorder=self.store.recorder(),
             worker=worker,
             start_worker=lambda: worker,
+            builds=builds or NoBuilders(),
             listener=self.events.append,
             budget=budget or Budget(),
             fresh=fresh,
@@ -209,7 +221,9 @@ def test_what_was_cut_off_is_tried_again_first(harness: Harness) -> None:
     study_id, finished = harness.run(worker)
 
     assert finished
-    assert worker.log[0] == "planted_half/64"
+    # The batch that was under way, whole.
+    cut_off = ["planted_good/64", "planted_wrong/64", "planted_half/64"]
+    assert worker.log[:3] == cut_off
     trials = harness.trials(study_id)
     done = [trial for trial in trials if trial.outcome is not Outcome.INTERRUPTED]
     assert len(done) == len({trial.point.key for trial in done}) == 10

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tuner.api.answer import answer_here
 from tuner.api.common import device_for
 from tuner.api.common import find_operator
+from tuner.api.common import open_builders
 from tuner.api.common import open_database
 from tuner.api.common import open_worker
 from tuner.api.common import source_hashes
@@ -103,7 +104,10 @@ def run_study(
     spec, operator = _load(study, shapes, settings)
     with open_worker(device_for(device, spec.device, settings), settings) as worker:
         plan, definition, sources = define_study(spec, operator, worker)
-        with open_database(settings, create=True, writable=True) as store:
+        with (
+            open_database(settings, create=True, writable=True) as store,
+            open_builders(worker.facts, settings, spec.limits) as builders,
+        ):
             runner = StudyRunner(
                 operator=operator,
                 spec=spec,
@@ -112,6 +116,7 @@ def run_study(
                 sources=sources,
                 recorder=store.recorder(),
                 worker=worker,
+                builds=builders,
                 start_worker=lambda: open_worker(worker.facts.device_id, settings),
                 listener=listener or _ignore_event,
                 budget=budget or spec.budget,

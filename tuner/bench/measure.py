@@ -21,21 +21,88 @@ from tuner.errors import OutOfDeviceMemory
 
 # A sample needs no more launches than this: 1 ms of launches of 1 us, the shortest a GPU does.
 MAX_LAUNCHES_PER_SAMPLE = 1024
+ASSUMED_CACHE_BYTES = 256 * 1024**2  # where the size is unknown: the largest so far (MI300)
 CACHE_TURNOVER = 3  # a buffer set comes round after three times the cache's size of other traffic
+
+
+class BufferSets:
+    """Sets of buffers for launches to go round, shared by all kernels that take the same arrays.
+
+    With a hot cache there is one, so that taking turns does not evict anyone's data. With a cold
+    one there are as many as it takes, and none is of use to the next kernel: the cache is
+    flushed before each sample. To fill them anew for each kernel took longer than to sample it.
+
+    Args:
+        device: The device.
+        arrays: Those of the problem's arrays that the kernels take: others would make sets look
+            larger than what is touched.
+        first: Buffers with the timed inputs and for the outputs; not freed here.
+        fill: Writes the timed inputs into a further set.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        arrays: Sequence[ArraySpec],
+        first: dict[str, Buffer],
+        fill: Callable[[dict[str, Buffer]], None],
+    ) -> None:
+        self._device = device
+        self._sizes_bytes = {array.name: array_bytes(array) for array in arrays}
+        self._scratch = [array.name for array in arrays if array.role == "scratch"]
+        self._fill = fill
+        self._sets = [first]
+
+    @property
+    def set_bytes(self) -> int:
+        """Size of a set, of all its arrays."""
+        return max(1, sum(self._sizes_bytes.values()))
+
+    def take(self, count: int) -> list[dict[str, Buffer]]:
+        """Return that many sets.
+
+        Raises:
+            OutOfDeviceMemory: There is no room for them.
+        """
+        while len(self._sets) < count:
+            self._sets.append(self._new_set())
+        return self._sets[:count]
+
+    def clear_scratch(self) -> None:
+        """Zero all scratch: the kernel before may not have left it so on every set."""
+        for each in self._sets:
+            for name in self._scratch:
+                self._device.fill(each[name], 0)
+
+    def close(self) -> None:
+        """Free all but the first."""
+        for own in self._sets[1:]:
+            for buffer in own.values():
+                self._device.free(buffer)
+        del self._sets[1:]
+
+    def _new_set(self) -> dict[str, Buffer]:
+        buffers: dict[str, Buffer] = {}
+        try:
+            for name, size in self._sizes_bytes.items():
+                buffers[name] = self._device.allocate(size)
+        except OutOfDeviceMemory:
+            for buffer in buffers.values():
+                self._device.free(buffer)
+            raise
+        self._fill(buffers)
+        for name in self._scratch:
+            self._device.fill(buffers[name], 0)
+        return buffers
 
 
 class Sampler:
     """One executable, ready to be sampled.
 
-    With a hot cache all kernels of a problem are sampled on the same buffers, so that taking
-    turns does not evict anyone's data. With a cold one each has sets of its own to go round.
-
     Args:
         device: The device.
         bind: Makes what is timed as one launch, of one or several steps, on a set of buffers.
-        arrays: Those of the problem's arrays that the executable takes.
-        shared: Buffers with the timed inputs and for the outputs; not freed here.
-        fill: Writes the timed inputs into a further set of buffers.
+        sets: Buffers to launch on; not freed here.
         sampling: How many samples and how.
     """
 
@@ -43,17 +110,13 @@ class Sampler:
         self,
         device: Device,
         bind: Callable[[dict[str, Buffer]], Sequence[Launch]],
-        arrays: Sequence[ArraySpec],
-        shared: dict[str, Buffer],
-        fill: Callable[[dict[str, Buffer]], None],
+        sets: BufferSets,
         sampling: Sampling,
     ) -> None:
         self._device = device
         self._bind = bind
-        self._fill = fill
+        self._sets = sets
         self._sampling = sampling
-        self._sizes_bytes = {array.name: array_bytes(array) for array in arrays}
-        self._sets = [shared]
         self._prepared: PreparedLaunches | None = None
         self._samples_us: list[float] = []
         self._before = Telemetry()
@@ -64,11 +127,12 @@ class Sampler:
 
         Raises:
             OutOfDeviceMemory: There is no room for the buffer sets of a cold cache.
-            BadTimerValue: The timer gives zero, negative or non-finite values.
+            BadTimerValue: The timer gives zero, negative or non-finite values, or launches of
+                a cold sample would find their data in the cache.
         """
         self._before = self._device.telemetry()
+        self._sets.clear_scratch()
         self._launches = self._sampling.launches_per_sample or self._calibrate()
-        self._grow_sets()
         self._prepared = self._prepare(self._launches)
         for _ in range(self._sampling.warmup):
             self._one()
@@ -87,7 +151,7 @@ class Sampler:
         return ProcessReport(
             samples_us=tuple(self._samples_us),
             launches_per_sample=self._launches,
-            buffer_sets=len(self._sets),
+            buffer_sets=self._sets_for(self._launches),
             submission=self._prepared.submission,
             before=self._before,
             after=self._device.telemetry(),
@@ -98,10 +162,6 @@ class Sampler:
         if self._prepared is not None:
             self._prepared.close()
             self._prepared = None
-        for own in self._sets[1:]:
-            for buffer in own.values():
-                self._device.free(buffer)
-        del self._sets[1:]
 
     def _one(self) -> float:
         assert self._prepared is not None
@@ -135,31 +195,42 @@ class Sampler:
             launches = min(max(launches * 8, 1), 64)
 
     def _prepare(self, launches: int) -> PreparedLaunches:
-        bound = [self._bind(each) for each in self._sets]
+        sets = self._sets.take(self._sets_for(launches))
+        if self._sampling.cache == "cold":
+            check_rotation(launches, len(sets), self._sets.set_bytes, self._cache_bytes)
+        bound = [self._bind(each) for each in sets]
         sequence = [step for index in range(launches) for step in bound[index % len(bound)]]
         return self._device.prepare(sequence, self._sampling.submission)
 
-    def _new_set(self) -> dict[str, Buffer]:
-        buffers: dict[str, Buffer] = {}
-        try:
-            for name, size in self._sizes_bytes.items():
-                buffers[name] = self._device.allocate(size)
-        except OutOfDeviceMemory:
-            for buffer in buffers.values():
-                self._device.free(buffer)
-            raise
-        self._fill(buffers)
-        return buffers
-
-    def _grow_sets(self) -> None:
-        """Add buffer sets, for a cold cache, until none comes round while still cached."""
+    def _sets_for(self, launches: int) -> int:
+        """Return the buffer sets with which none comes round in a cold sample while cached."""
         if self._sampling.cache == "hot":
-            return
-        set_bytes = max(1, sum(self._sizes_bytes.values()))
-        turnover = math.ceil(CACHE_TURNOVER * self._device.facts.cache_bytes / set_bytes) + 1
-        wanted = min(self._launches, turnover)
-        while len(self._sets) < wanted:
-            self._sets.append(self._new_set())
+            return 1
+        turnover = math.ceil(CACHE_TURNOVER * self._cache_bytes / self._sets.set_bytes) + 1
+        return min(launches, turnover)
+
+    @property
+    def _cache_bytes(self) -> int:
+        return self._device.facts.cache_bytes or ASSUMED_CACHE_BYTES
+
+
+def check_rotation(launches: int, sets: int, set_bytes: int, cache_bytes: int) -> None:
+    """Refuse a cold sample whose launches would find what an earlier one of them left cached.
+
+    Args:
+        launches: Of the sample; the cache is flushed before the first.
+        sets: Buffer sets they go round.
+        set_bytes: Size of a set, outputs included: they are cached like inputs.
+        cache_bytes: Last-level cache.
+
+    Raises:
+        BadTimerValue: A set comes round before enough other bytes have passed.
+    """
+    if launches > sets and sets * set_bytes < CACHE_TURNOVER * cache_bytes:
+        raise BadTimerValue(
+            f"{launches} launches go round {sets} buffer set(s) of {set_bytes} bytes: that is less "
+            f"than {CACHE_TURNOVER} times the cache of {cache_bytes} bytes, so they are not cold"
+        )
 
 
 def interleaved_order(count: int, rounds: int, rotation: int) -> Iterator[int]:

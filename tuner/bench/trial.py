@@ -20,12 +20,15 @@ from typing import TypeAlias
 from tuner.bench.compare import is_non_finite
 from tuner.bench.devices.base import Buffer
 from tuner.bench.devices.base import Device
+from tuner.bench.devices.base import Toolchain
 from tuner.bench.languages.base import code_report
 from tuner.bench.languages.base import Executable
 from tuner.bench.languages.base import Language
 from tuner.bench.languages.base import report_of_steps
+from tuner.bench.measure import BufferSets
 from tuner.bench.measure import interleaved_order
 from tuner.bench.measure import Sampler
+from tuner.bench.validate import CheckCase
 from tuner.bench.validate import Checker
 from tuner.bench.validate import timed_case
 from tuner.domain.job import CompileJob
@@ -33,10 +36,12 @@ from tuner.domain.job import ConfirmJob
 from tuner.domain.job import InputCase
 from tuner.domain.job import Kernel
 from tuner.domain.job import Problem
+from tuner.domain.job import ScreenJob
 from tuner.domain.job import TrialJob
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
 from tuner.domain.records import BuildReport
+from tuner.domain.records import BuiltAhead
 from tuner.domain.records import CompileReport
 from tuner.domain.records import Failure
 from tuner.domain.records import ProcessReport
@@ -58,7 +63,7 @@ FRESH_SEED_STEP = 1  # the check after timing uses the next seed: input no launc
 MAX_LOG_CHARS = 65_536
 
 OnStage: TypeAlias = Callable[[Stage, int], None]
-Job: TypeAlias = TrialJob | ConfirmJob
+Job: TypeAlias = TrialJob | ConfirmJob | ScreenJob
 
 _OUTCOMES: tuple[tuple[type[BaseException], Outcome], ...] = (
     (BuildFailed, Outcome.COMPILE_ERROR),
@@ -112,6 +117,7 @@ class Bench:
         self._languages = languages
         self._problem: Problem | None = None
         self._checker: Checker | None = None
+        self._sets: dict[tuple[str, int, frozenset[str]], BufferSets] = {}
         self.device_lost = False
 
     def run_trial(self, job: TrialJob, on_stage: OnStage) -> TrialReport:
@@ -130,12 +136,21 @@ class Bench:
         Every case was checked when the kernel's trial ran; here the timed case is checked
         before, and fresh input after the samples.
         """
-        runs = [_Run(kernel) for kernel in job.kernels]
         timed = timed_case(job.problem, job.sampling.input_case)
+        return self._run_together(job, (timed,), on_stage)
+
+    def run_screening(self, job: ScreenJob, on_stage: OnStage) -> list[TrialReport]:
+        """Run the trials of several kernels of one problem, sampled interleaved, in order."""
+        return self._run_together(job, job.problem.cases, on_stage)
+
+    def _run_together(
+        self, job: ConfirmJob | ScreenJob, cases: Sequence[InputCase], on_stage: OnStage
+    ) -> list[TrialReport]:
+        runs = [_Run(kernel) for kernel in job.kernels]
         for position, run in enumerate(runs):
             attempt = partial(self._attempt, run, position, on_stage)
             attempt(Stage.BUILD, partial(self._build, run))
-            attempt(Stage.VALIDATE, partial(self._check_before, run, (timed,), job))
+            attempt(Stage.VALIDATE, partial(self._check_before, run, cases, job))
         for position, run in enumerate(runs):
             self._attempt(run, position, on_stage, Stage.MEASURE, partial(self._warm_up, run, job))
         for position in interleaved_order(len(runs), job.sampling.samples, job.rotation):
@@ -152,6 +167,7 @@ class Bench:
 
     def close(self) -> None:
         """Free the inputs and the device."""
+        self._drop_sets()
         if self._checker is not None and not self.device_lost:
             self._checker.close()
         self._device.close()
@@ -187,12 +203,14 @@ class Bench:
         case: InputCase,
         seed: int,
         phase: Literal["before", "after"],
+        *,
+        on_host: bool = False,
     ) -> None:
         assert run.executable is not None
         checker = self._checker_of(problem)
         prepared = checker.case(case, seed)
         started = time.perf_counter()
-        report = checker.check(run.executable, prepared, phase)
+        report = checker.check(run.executable, prepared, phase, on_host=on_host)
         run.validate_s += time.perf_counter() - started
         run.validations.append(report)
         if report.passed:
@@ -210,28 +228,8 @@ class Bench:
     def _warm_up(self, run: _Run, job: Job) -> None:
         assert run.executable is not None
         started = time.perf_counter()
-        checker = self._checker_of(job.problem)
-        timed = timed_case(job.problem, job.sampling.input_case)
-        case = checker.case(timed, job.sampling.input_seed)
-        # Arrays of other implementations would make sets look larger than what is touched.
-        names = run.executable.array_names
-        arrays = [spec for spec in job.problem.arrays if spec.name in names]
-
-        def fill(buffers: dict[str, Buffer]) -> None:
-            for name in case.inputs.keys() & names:
-                self._device.write(buffers[name], case.inputs[name])
-            for spec in arrays:
-                if spec.role == "scratch":
-                    self._device.fill(buffers[spec.name], 0)
-
-        run.sampler = Sampler(
-            self._device,
-            run.executable.bind,
-            arrays,
-            checker.buffers(case, names),
-            fill,
-            job.sampling,
-        )
+        sets = self._sets_of(job, run.executable.array_names)
+        run.sampler = Sampler(self._device, run.executable.bind, sets, job.sampling)
         run.sampler.warm_up()
         run.measure_s += time.perf_counter() - started
 
@@ -256,17 +254,65 @@ class Bench:
         timed = timed_case(job.problem, job.sampling.input_case)
         changed = checker.changed_input(checker.case(timed, job.sampling.input_seed))
         if changed:
+            self._drop_sets()  # it may have changed any of them
             raise UnstableResult(f"the kernel changed the {changed} while it was timed")
         fresh_seed = job.sampling.input_seed + FRESH_SEED_STEP
-        self._check(run, job.problem, timed, fresh_seed, "after")
+        # The last word on a finalist is the host's: it shares nothing with the device's memory.
+        is_final = isinstance(job, ConfirmJob)
+        self._check(run, job.problem, timed, fresh_seed, "after", on_host=is_final)
 
     def _checker_of(self, problem: Problem) -> Checker:
         if self._checker is None or self._problem != problem:
+            self._drop_sets()
             if self._checker is not None:
                 self._checker.close()
             self._checker, self._problem = None, None
             self._checker, self._problem = Checker(self._device, problem), problem
         return self._checker
+
+    def _sets_of(self, job: Job, names: frozenset[str]) -> BufferSets:
+        """Return buffer sets of the named arrays with the timed inputs in them."""
+        checker = self._checker_of(job.problem)
+        timed = timed_case(job.problem, job.sampling.input_case)
+        case = checker.case(timed, job.sampling.input_seed)
+        key = (timed.name, job.sampling.input_seed, names)
+        if key not in self._sets:
+            arrays = [spec for spec in job.problem.arrays if spec.name in names]
+            fill = partial(self._write_inputs, case, names)
+            first = checker.buffers(case, names)
+            self._sets[key] = BufferSets(self._device, arrays, first, fill)
+        return self._sets[key]
+
+    def _write_inputs(
+        self, case: CheckCase, names: frozenset[str], buffers: dict[str, Buffer]
+    ) -> None:
+        for name in case.inputs.keys() & names:
+            self._device.write(buffers[name], case.inputs[name])
+
+    def _drop_sets(self) -> None:
+        if not self.device_lost:
+            for sets in self._sets.values():
+                sets.close()
+        self._sets.clear()
+
+
+def build_ahead(
+    languages: Mapping[str, Language], toolchain: Toolchain, kernel: Kernel
+) -> BuiltAhead:
+    """Build a kernel into the cache that a worker with the device will find it in."""
+    started = time.perf_counter()
+    try:
+        language = languages[kernel.language]
+        codes = [language.compile(step, toolchain) for step in kernel.launches]
+    except TunerError:
+        raise  # the environment is wrong, not the kernel: the study must stop
+    except Exception as error:
+        return BuiltAhead(_failure(error, Stage.BUILD), time.perf_counter() - started)
+    compiled = [code for code in codes if code is not None]
+    if not compiled:
+        return BuiltAhead()
+    cached = all(code.cached for code in compiled)
+    return BuiltAhead(None, time.perf_counter() - started, cached)
 
 
 def compile_kernel(languages: Mapping[str, Language], job: CompileJob) -> CompileReport:

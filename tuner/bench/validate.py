@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.bench.compare import Comparison
+from tuner.bench.device_compare import Comparing
+from tuner.bench.device_compare import open_comparer
 from tuner.bench.devices.base import Array
 from tuner.bench.devices.base import Buffer
 from tuner.bench.devices.base import Device
@@ -33,6 +35,7 @@ from tuner.domain.job import ArraySpec
 from tuner.domain.job import InputCase
 from tuner.domain.job import Problem
 from tuner.domain.records import ValidationReport
+from tuner.errors import OutOfDeviceMemory
 from tuner.errors import TrialError
 from tuner.errors import UsageError
 
@@ -52,13 +55,25 @@ class Bindable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckCase:
-    """An input case on the device: its inputs there and here, and the expected outputs."""
+    """An input case on the device: its inputs there and here, and the expected outputs.
+
+    Attributes:
+        case: Which.
+        seed: Of its inputs.
+        buffers: Inputs on the device.
+        inputs: Inputs on the host.
+        expected: Outputs of the reference, on the host.
+        comparisons: Outputs to compare on the device; none where the host compares.
+        digests: Checksums on the device: of the inputs, then of the reference's outputs.
+    """
 
     case: InputCase
     seed: int
     buffers: dict[str, Buffer]
     inputs: dict[str, Array]
     expected: dict[str, NDArray[np.float64]]
+    comparisons: tuple[Comparing, ...] = ()
+    digests: tuple[int, ...] = ()
 
 
 def load_reference(path: str, function: str) -> Reference:
@@ -94,6 +109,8 @@ class Checker:
             if spec.role != "intermediate"
         }
         self._written: dict[str, Buffer] = {}
+        self._zero_digests: dict[str, int] = {}  # of scratch arrays
+        self._comparer = open_comparer(device, 3 * len(problem.arrays))
 
     def case(self, case: InputCase, seed: int) -> CheckCase:
         """Return a case's inputs on the device, made at first use."""
@@ -104,15 +121,29 @@ class Checker:
 
     def buffers(self, case: CheckCase, names: Collection[str]) -> dict[str, Buffer]:
         """Return a case's buffers for the named arrays, made at first use: not all are needed."""
-        for name in names:
-            if name not in case.buffers and name not in self._written:
-                self._written[name] = self._device.allocate(array_bytes(self._specs[name]))
-        return {name: case.buffers.get(name) or self._written[name] for name in names}
+        return {name: case.buffers.get(name) or self._buffer(name) for name in names}
+
+    def _buffer(self, name: str) -> Buffer:
+        """Return the buffer of an array that kernels write, made at first use."""
+        if name not in self._written:
+            spec = self._specs[name]
+            buffer = self._written[name] = self._device.allocate(array_bytes(spec))
+            if spec.role == "scratch" and self._comparer is not None:
+                self._device.fill(buffer, 0)
+                (self._zero_digests[name],) = self._comparer.ask((), [buffer]).digests
+        return self._written[name]
 
     def check(
-        self, executable: Bindable, case: CheckCase, phase: Literal["before", "after"]
+        self,
+        executable: Bindable,
+        case: CheckCase,
+        phase: Literal["before", "after"],
+        *,
+        on_host: bool = False,
     ) -> ValidationReport:
         """Launch once on NaN-filled outputs and compare everything.
+
+        What the device finds right is right, unless the host is to have the last word.
 
         Raises:
             DeviceFault: The kernel broke the device context.
@@ -127,18 +158,10 @@ class Checker:
             self._device.fill(buffers[spec.name], 0 if spec.role == "scratch" else NAN_BYTE)
         for launch in executable.bind(buffers):
             self._device.launch(launch)
-        changed = self.changed_input(case)
-        comparison = Comparison()
-        for spec in written:
-            if spec.role == "output":
-                stored = self._host[spec.name]
-                self._device.read(self._written[spec.name], stored)
-                actual, expected = rows_of(spec, stored), case.expected[spec.name]
-                comparison.add(spec.name, actual, expected, self._problem.tolerance)
-                if spec.row_padding and not np.all(_bytes(padding_of(spec, stored)) == NAN_BYTE):
-                    changed = changed or f"padding between the rows of {spec.name}"
-        message = f"the kernel changed the {changed}" if changed else comparison.message
-        message = message or self._scratch_problem(written)
+        comparison = None if on_host else self._right_on_device(case, written)
+        message = ""
+        if comparison is None:
+            comparison, message = self._look_on_host(case, written)
         return ValidationReport(
             phase=phase,
             case=case.case.name,
@@ -153,9 +176,13 @@ class Checker:
 
     def close(self) -> None:
         """Free the buffers."""
+        if self._comparer is not None:
+            self._comparer.close()
         for case in self._cases.values():
             for buffer in case.buffers.values():
                 self._device.free(buffer)
+            for each in case.comparisons:
+                self._device.free(each.expected)
         for buffer in self._written.values():
             self._device.free(buffer)
         self._cases.clear()
@@ -167,7 +194,67 @@ class Checker:
         for name, array in inputs.items():
             buffers[name] = self._device.allocate(array.nbytes)
             self._device.write(buffers[name], array)
-        return CheckCase(case, seed, buffers, inputs, self._expected(inputs))
+        expected = self._expected(inputs)
+        comparisons = self._put_on_device(expected)
+        digests: tuple[int, ...] = ()
+        if comparisons and self._comparer is not None:
+            references = [each.expected for each in comparisons]
+            digests = self._comparer.ask((), [*buffers.values(), *references]).digests
+        return CheckCase(case, seed, buffers, inputs, expected, comparisons, digests)
+
+    def _put_on_device(self, expected: dict[str, NDArray[np.float64]]) -> tuple[Comparing, ...]:
+        """Copy a reference to the device; nothing where there is no way or no room."""
+        comparer, tolerance = self._comparer, self._problem.tolerance
+        outputs = [spec for spec in self._problem.arrays if spec.role == "output"]
+        if comparer is None or any(
+            spec.row_padding or not comparer.can_compare(spec.dtype) for spec in outputs
+        ):
+            return ()
+        put: list[Comparing] = []
+        try:
+            for spec in outputs:
+                values = np.ascontiguousarray(expected[spec.name])
+                buffer = self._device.allocate(values.nbytes)
+                actual = self._buffer(spec.name)
+                put.append(Comparing(actual, buffer, spec.dtype, values.size, tolerance))
+                self._device.write(buffer, values)
+        except OutOfDeviceMemory:
+            for each in put:
+                self._device.free(each.expected)
+            return ()
+        return tuple(put)
+
+    def _right_on_device(self, case: CheckCase, written: Sequence[ArraySpec]) -> Comparison | None:
+        """Return the errors of outputs that are right; None where the host must look."""
+        if self._comparer is None or not case.comparisons:
+            return None
+        references = [each.expected for each in case.comparisons]
+        scratch = [spec.name for spec in written if spec.role == "scratch"]
+        unchanging = [*case.buffers.values(), *references, *map(self._buffer, scratch)]
+        answers = self._comparer.ask(case.comparisons, unchanging)
+        right = (*case.digests, *(self._zero_digests[name] for name in scratch))
+        if answers.digests != right or any(each.mismatches for each in answers.found):
+            return None
+        absolute = [each.max_abs_error for each in answers.found if each.max_abs_error is not None]
+        relative = [each.max_rel_error for each in answers.found if each.max_rel_error is not None]
+        return Comparison(max(absolute, default=None), max(relative, default=None))
+
+    def _look_on_host(
+        self, case: CheckCase, written: Sequence[ArraySpec]
+    ) -> tuple[Comparison, str]:
+        """Compare outputs here; return the comparison and what is wrong, or ""."""
+        changed = self._changed_on_host(case)
+        comparison = Comparison()
+        for spec in written:
+            if spec.role == "output":
+                stored = self._host[spec.name]
+                self._device.read(self._written[spec.name], stored)
+                actual, expected = rows_of(spec, stored), case.expected[spec.name]
+                comparison.add(spec.name, actual, expected, self._problem.tolerance)
+                if spec.row_padding and not np.all(_bytes(padding_of(spec, stored)) == NAN_BYTE):
+                    changed = changed or f"padding between the rows of {spec.name}"
+        message = f"the kernel changed the {changed}" if changed else comparison.message
+        return comparison, message or self._scratch_problem(written)
 
     def _expected(self, inputs: dict[str, Array]) -> dict[str, NDArray[np.float64]]:
         wide = {
@@ -191,6 +278,13 @@ class Checker:
 
     def changed_input(self, case: CheckCase) -> str:
         """Return which input a kernel wrote to (``input x``), or ""; put it right again."""
+        if self._comparer is not None and case.comparisons:
+            inputs = list(case.buffers.values())
+            if self._comparer.ask((), inputs).digests == case.digests[: len(inputs)]:
+                return ""
+        return self._changed_on_host(case)
+
+    def _changed_on_host(self, case: CheckCase) -> str:
         for name, original in case.inputs.items():
             now = self._host[name]
             self._device.read(case.buffers[name], now)

@@ -55,6 +55,8 @@ class DeviceFacts:
         cache_bytes: Last-level cache, for cold-cache timing; 0 where unknown.
         timer: ``device-event`` or ``host-clock``.
         languages: For each language, "" when it is usable, else why it is not.
+        target: What its compiler is told to build for, enough to build without the device; ""
+            where that is not possible.
     """
 
     device_id: str
@@ -72,6 +74,7 @@ class DeviceFacts:
     cache_bytes: int
     timer: str
     languages: dict[str, str] = field(default_factory=dict)
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,6 +223,38 @@ class ConfirmJob:
 
 
 @dataclass(frozen=True, slots=True)
+class ScreenJob:
+    """Build, validate and briefly measure several kernels of one problem, interleaved.
+
+    Attributes:
+        kernels: The candidates of a batch.
+        rotation: Which of them is sampled first.
+    """
+
+    kernels: tuple[Kernel, ...]
+    problem: Problem
+    sampling: Sampling
+    rotation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildJob:
+    """Build a kernel for a device without it, into the cache that its worker builds from.
+
+    Attributes:
+        kernel: What to build.
+        device_kind: ``DeviceFacts.kind``.
+        target: ``DeviceFacts.target``.
+        wave_size: ``DeviceFacts.wave_size``.
+    """
+
+    kernel: Kernel
+    device_kind: str
+    target: str
+    wave_size: int
+
+
+@dataclass(frozen=True, slots=True)
 class CompileJob:
     """Build a kernel for an architecture without running it."""
 

@@ -116,6 +116,21 @@ class TrialReport:
 
 
 @dataclass(frozen=True, slots=True)
+class BuiltAhead:
+    """How a build ended that was made ahead of its trial.
+
+    Attributes:
+        failure: Why there is no code; None where the worker will find it in its cache.
+        build_s: Wall-clock seconds; None where nothing was built, which leaves it to the worker.
+        cached: It was in the cache already.
+    """
+
+    failure: Failure | None = None
+    build_s: float | None = None
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CompileReport:
     """Answer to a compile job: a build, or why there is none."""
 

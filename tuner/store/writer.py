@@ -7,8 +7,11 @@ through ``tuner.store.table`` alone, which keeps their checksums.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from contextlib import contextmanager
+from contextlib import nullcontext
 from datetime import datetime
 from datetime import UTC
 from typing import TypeAlias
@@ -87,6 +90,21 @@ class StudyRecorder:
         self._read = read
         self._driven: dict[int, driving.DrivenStudy] = {}
         self._keeper = leases.LeaseKeeper(write, renewal_s)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make the changes inside one transaction: all or nothing, on disk when it is left.
+
+        A commit waits for the disk, which takes as long as everything else that is done to store
+        a trial.
+        """
+        outer = self._write
+        with outer() as connection:
+            self._write = lambda: nullcontext(connection)
+            try:
+                yield
+            finally:
+                self._write = outer
 
     def open_study(self, definition: StudyDefinition, *, fresh: bool) -> OpenedStudy:
         """Create the study, or go on with the newest one of equal key.

@@ -84,23 +84,40 @@ def confirm_once(
     A kernel that takes the process down keeps its failure, and the others are measured again
     in another process without it.
     """
-    reports: dict[int, TrialReport] = {}
-    left = list(range(len(kernels)))
-    for _ in range(MAX_RETRIES):
+
+    def run(positions: Sequence[int]) -> list[TrialReport]:
         worker = start()
-        job = ConfirmJob(tuple(kernels[index] for index in left), problem, sampling, process)
+        chosen = tuple(kernels[position] for position in positions)
         try:
-            answers = worker.run_confirmation(job, limits)
+            return worker.run_confirmation(ConfirmJob(chosen, problem, sampling, process), limits)
         finally:
             worker.close()
-        # One kernel that broke the device leaves the others without result: not their fault.
-        for index, answer in zip(left, answers, strict=True):
-            if answer.outcome is not Outcome.INTERRUPTED:
-                reports[index] = answer
-        left = [index for index in left if index not in reports]
+
+    return measure_together(run, len(kernels), Stage.CONFIRM)
+
+
+def measure_together(
+    run: Callable[[Sequence[int]], Sequence[TrialReport]], count: int, stage: Stage
+) -> list[TrialReport]:
+    """Measure kernels together and return a report for each, in order.
+
+    Args:
+        run: Measures the kernels at these positions and answers for each; those that are not at
+            fault when one takes the process down come back interrupted.
+        count: Kernels there are.
+        stage: Told of a kernel that never got its turn.
+    """
+    reports: dict[int, TrialReport] = {}
+    left = list(range(count))
+    for _ in range(MAX_RETRIES):
         if not left:
             break
+        # One kernel that broke the device leaves the others without result: not their fault.
+        for position, answer in zip(left, run(left), strict=True):
+            if answer.outcome is not Outcome.INTERRUPTED:
+                reports[position] = answer
+        left = [position for position in left if position not in reports]
     never = TrialReport(
-        Failure(Outcome.INTERRUPTED, Stage.CONFIRM, "the device was lost each time it was tried")
+        Failure(Outcome.INTERRUPTED, stage, "the device was lost each time it was tried")
     )
-    return [reports.get(index, never) for index in range(len(kernels))]
+    return [reports.get(position, never) for position in range(count)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from tuner.domain.job import LaunchGeometry
@@ -16,6 +17,9 @@ from tuner.domain.study import TrialPoint
 
 class Recorder(Protocol):
     """Stores a study as it runs. Each call is one transaction, durable when it returns."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Make the changes inside one transaction: all or nothing, durable when it is left."""
 
     def open_study(self, definition: StudyDefinition, *, fresh: bool) -> OpenedStudy:
         """Create the study, or go on with the newest one of equal key.

@@ -41,7 +41,7 @@ from tuner.study.confirm import confirm_once
 from tuner.study.confirm import FreshWorker
 from tuner.study.confirm import sampling_of
 from tuner.study.recorder import Recorder
-from tuner.study.runner import WarmWorker
+from tuner.study.screening import WarmWorker
 
 _IGNORED_CHARACTERS = str.maketrans("", "", "_- ")
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
-from typing import Protocol
 
-from tuner.domain.job import TrialJob
+from tuner.domain.job import Kernel
+from tuner.domain.job import Sampling
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
-from tuner.domain.protocol import Limits
 from tuner.domain.records import Failure
 from tuner.domain.records import TrialReport
 from tuner.domain.stats import median
@@ -28,6 +29,10 @@ from tuner.errors import EnvironmentProblem
 from tuner.kernel_source import KernelSource
 from tuner.operator import Operator
 from tuner.study import events
+from tuner.study.ahead import Ahead
+from tuner.study.ahead import BatchSize
+from tuner.study.ahead import Builds
+from tuner.study.ahead import Candidate
 from tuner.study.confirm import confirm_once
 from tuner.study.confirm import finalists
 from tuner.study.confirm import FreshWorker
@@ -35,18 +40,16 @@ from tuner.study.confirm import sampling_of
 from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
+from tuner.study.screening import screen_batch
+from tuner.study.screening import WarmWorker
 from tuner.study.search import interleave
 from tuner.study.search import make_search
 from tuner.study.search import Search
 from tuner.study.spec import Budget
 from tuner.study.spec import StudySpec
 
-
-class WarmWorker(FreshWorker, Protocol):
-    """The long-lived worker of the quick stage."""
-
-    def run_trial(self, job: TrialJob, limits: Limits) -> TrialReport:
-        """Build, validate, sample and validate again."""
+# Samplers whose proposals don't depend on what earlier ones gave.
+NOT_LEARNING = ("exhaustive", "random")
 
 
 @dataclass(slots=True)
@@ -62,6 +65,7 @@ class StudyRunner:
         recorder: Where it is stored.
         worker: Warm worker of the quick stage.
         start_worker: Starts a fresh worker for a confirming process.
+        builds: Builds kernels ahead of their trials.
         listener: Is told what happens.
         budget: When to stop early.
         fresh: Measure again what was measured before.
@@ -76,13 +80,15 @@ class StudyRunner:
     recorder: Recorder
     worker: WarmWorker
     start_worker: Callable[[], FreshWorker]
+    builds: Builds
     listener: events.Listener
     budget: Budget = field(default_factory=Budget)
     fresh: bool = False
     go_on: bool = False
     _study_id: int = 0
     _begun: float = field(default_factory=time.monotonic)
-    _trials_run: int = 0
+    _trials_taken: int = 0
+    _cut_short: bool = False
     _stored: dict[tuple[str, str, str], StoredTrial] = field(default_factory=dict)
     _cut_off: dict[tuple[str, str, str], StoredTrial] = field(default_factory=dict)
 
@@ -125,10 +131,19 @@ class StudyRunner:
     def _search(self, workload_plan: WorkloadPlan) -> bool:
         """Run a workload's trials; False when the budget ended it."""
         # First what was cut off: a sampler that has moved on might not propose it again.
-        for point in self._cut_off_points(workload_plan.workload):
-            if self._budget_used():
-                return False
-            self._run_trial(point)
+        cut_off = self._open_points(self._cut_off_points(workload_plan.workload), {})
+        if not self._run_points(cut_off, {}, learning=False):
+            return False
+        searches = self._searches(workload_plan)
+        # In turns, so that a budget that ends early has tried every implementation's default.
+        proposed = (
+            TrialPoint(workload_plan.workload, implementation, config)
+            for implementation, config in interleave(searches)
+        )
+        learning = any(each.sampler not in NOT_LEARNING for each in workload_plan.spaces)
+        return self._run_points(self._open_points(proposed, searches), searches, learning=learning)
+
+    def _searches(self, workload_plan: WorkloadPlan) -> dict[str, Search]:
         trials = [
             trial
             for trial in self._trials_of(workload_plan.workload)
@@ -144,36 +159,90 @@ class StudyRunner:
             searches[space.implementation] = make_search(
                 space, space.sampler, self.spec.search.seed, history
             )
-        # In turns, so that a budget that ends early has tried every implementation's default.
-        for implementation, config in interleave(searches):
-            if self._budget_used():
-                return False
-            point = TrialPoint(workload_plan.workload, implementation, config)
-            searches[implementation].tell(config, self._run_trial(point))
-        return True
+        return searches
 
-    def _run_trial(self, point: TrialPoint) -> float | None:
-        """Run or reuse one trial, store it, and return its quick median if it is ok."""
-        if not self.fresh:
-            origin = self.recorder.find_reusable(self.definition, point)
-            if origin is not None:
-                trial = self.recorder.reuse_trial(self._study_id, point, origin)
-                self._stored[point.key] = trial
-                outcome = trial.outcome or Outcome.INTERRUPTED
-                self._tell_ended(point, outcome, "reused", trial.quick_median_us)
-                return trial.quick_median_us
-        self.listener(events.TrialBegun(point))
-        job = self._trial_job(point)
-        trial_id = self.recorder.start_trial(self._study_id, point, job.kernel.geometry)
-        moved = self.operator.workload_bytes(point.workload, point.implementation)
+    def _open_points(
+        self, points: Iterable[TrialPoint], searches: Mapping[str, Search]
+    ) -> Iterator[TrialPoint]:
+        """Yield what is to be measured while the budget lasts; take over what was before."""
+        for point in points:
+            if self._budget_used():
+                self._cut_short = True
+                return
+            trial = self._reuse(point)
+            if trial is None:
+                self._trials_taken += 1
+                yield point
+            elif point.implementation in searches:
+                searches[point.implementation].tell(point.config, trial.quick_median_us)
+
+    def _run_points(
+        self, points: Iterator[TrialPoint], searches: Mapping[str, Search], *, learning: bool
+    ) -> bool:
+        """Run trials in batches, their kernels built ahead; False when the budget ended it."""
+        ahead = Ahead(self.builds, points, self._kernel, learning=learning)
+        size, rotation = BatchSize(), 0
+        while batch := ahead.batch(size.now):
+            if self._time_used():
+                ahead.cancel()
+                return False
+            begun = time.monotonic()
+            for each, quick_us in zip(batch, self._screen(batch, rotation), strict=True):
+                if each.point.implementation in searches:
+                    searches[each.point.implementation].tell(each.point.config, quick_us)
+            size.note(len(batch), time.monotonic() - begun)
+            rotation += 1
+        return not self._cut_short
+
+    def _reuse(self, point: TrialPoint) -> StoredTrial | None:
+        """Take over an equal, earlier trial, where there is one."""
+        origin = None if self.fresh else self.recorder.find_reusable(self.definition, point)
+        if origin is None:
+            return None
+        trial = self.recorder.reuse_trial(self._study_id, point, origin)
+        self._stored[point.key] = trial
+        outcome = trial.outcome or Outcome.INTERRUPTED
+        self._tell_ended(point, outcome, "reused", trial.quick_median_us)
+        return trial
+
+    def _screen(self, batch: list[Candidate], rotation: int) -> list[float | None]:
+        """Run and store a batch's trials, and return the quick median of those that are ok."""
+        with self.recorder.together():
+            trial_ids = [
+                self.recorder.start_trial(self._study_id, each.point, each.kernel.geometry)
+                for each in batch
+            ]
+        for each in batch:
+            self.listener(events.TrialBegun(each.point))
         try:
-            report = self.worker.run_trial(job, self.spec.limits)
+            reports = screen_batch(
+                self.worker,
+                [each.kernel for each in batch],
+                [each.build.result() for each in batch],
+                self.operator.problem(batch[0].point.workload),
+                self._quick_sampling(),
+                self.spec.limits,
+                rotation=rotation,
+            )
         except BaseException as error:
             failure = Failure(Outcome.INTERRUPTED, Stage.BUILD, _why_interrupted(error))
-            self.recorder.finish_trial(trial_id, TrialReport(failure), bytes_moved=moved)
+            self._store(batch, trial_ids, [TrialReport(failure)] * len(batch))
             raise
-        self.recorder.finish_trial(trial_id, report, bytes_moved=moved)
-        self._trials_run += 1
+        self._store(batch, trial_ids, reports)
+        return [
+            self._note_ended(each.point, trial_id, report)
+            for each, trial_id, report in zip(batch, trial_ids, reports, strict=True)
+        ]
+
+    def _store(
+        self, batch: list[Candidate], trial_ids: list[int], reports: list[TrialReport]
+    ) -> None:
+        with self.recorder.together():
+            for each, trial_id, report in zip(batch, trial_ids, reports, strict=True):
+                moved = self.operator.workload_bytes(each.point.workload, each.point.implementation)
+                self.recorder.finish_trial(trial_id, report, bytes_moved=moved)
+
+    def _note_ended(self, point: TrialPoint, trial_id: int, report: TrialReport) -> float | None:
         timed = report.process if report.failure is None else None
         quick_us = median(timed.samples_us) if timed else None
         self._stored[point.key] = StoredTrial(trial_id, point, 0, report.outcome, quick_us)
@@ -212,7 +281,7 @@ class StudyRunner:
     def _confirm_process(self, workload: Workload, trials: list[StoredTrial], process: int) -> None:
         protocol = self.definition.protocol
         self.listener(events.Confirming(workload, process, protocol.processes, len(trials)))
-        kernels = [self._trial_job(trial.point).kernel for trial in trials]
+        kernels = [self._kernel(trial.point) for trial in trials]
         reports = confirm_once(
             self.start_worker,
             kernels,
@@ -229,14 +298,14 @@ class StudyRunner:
         self.recorder.record_confirmation(process, pairs, required=protocol.processes)
         self._load_stored()
 
-    def _trial_job(self, point: TrialPoint) -> TrialJob:
+    def _kernel(self, point: TrialPoint) -> Kernel:
         implementation = self.operator.implementation(point.implementation)
-        kernel = self.operator.kernel(
-            implementation, self.sources[point.implementation], point.config, point.workload
-        )
+        source = self.sources[point.implementation]
+        return self.operator.kernel(implementation, source, point.config, point.workload)
+
+    def _quick_sampling(self) -> Sampling:
         quick = self.spec.quick
-        sampling = sampling_of(self.definition.protocol, warmup=quick.warmup, samples=quick.samples)
-        return TrialJob(kernel, self.operator.problem(point.workload), sampling)
+        return sampling_of(self.definition.protocol, warmup=quick.warmup, samples=quick.samples)
 
     def _cut_off_points(self, workload: Workload) -> list[TrialPoint]:
         points = [trial.point for trial in self._cut_off.values()]
@@ -249,9 +318,12 @@ class StudyRunner:
         return [self._stored[trial.point.key] for trial in trials]
 
     def _budget_used(self) -> bool:
-        trials, seconds = self.budget.trials, self.budget.seconds
-        out_of_trials = trials is not None and self._trials_run >= trials
-        return out_of_trials or (seconds is not None and time.monotonic() - self._begun >= seconds)
+        most = self.budget.trials
+        return (most is not None and self._trials_taken >= most) or self._time_used()
+
+    def _time_used(self) -> bool:
+        seconds = self.budget.seconds
+        return seconds is not None and time.monotonic() - self._begun >= seconds
 
     def _tell_ended(
         self, point: TrialPoint, outcome: Outcome, message: str, quick_us: float | None

@@ -17,13 +17,16 @@ from typing import BinaryIO
 
 from tuner.bench.devices import registry
 from tuner.bench.devices.base import Device
+from tuner.bench.devices.base import Toolchain
 from tuner.bench.fingerprint import environment_of
 from tuner.bench.languages.base import Language
 from tuner.bench.languages.hip import HipLanguage
 from tuner.bench.languages.triton import TritonLanguage
 from tuner.bench.trial import Bench
+from tuner.bench.trial import build_ahead
 from tuner.bench.trial import compile_kernel
 from tuner.domain.outcome import Stage
+from tuner.domain.records import BuiltAhead
 from tuner.errors import TunerError
 from tuner.settings import process_environment
 from tuner.worker import messages
@@ -43,6 +46,7 @@ class Worker:
             "hip": HipLanguage(),
             "triton": TritonLanguage(),
         }
+        self._toolchains: dict[tuple[str, str, int], Toolchain] = {}
         self._bench: Bench | None = None
         self._device: Device | None = None
 
@@ -69,6 +73,8 @@ class Worker:
                 return messages.Devices(tuple(listings))
             case messages.RunCompile():
                 return messages.Compiled(compile_kernel(self._languages, request.job))
+            case messages.RunBuild():
+                return messages.Built(self._build(request))
             case messages.RunTrial():
                 bench = self._any_bench()
                 report = bench.run_trial(request.job, self._on_stage)
@@ -76,6 +82,10 @@ class Worker:
             case messages.RunConfirmation():
                 bench = self._any_bench()
                 reports = bench.run_confirmation(request.job, self._on_stage)
+                return messages.Done(tuple(reports), bench.device_lost)
+            case messages.RunScreening():
+                bench = self._any_bench()
+                reports = bench.run_screening(request.job, self._on_stage)
                 return messages.Done(tuple(reports), bench.device_lost)
         raise messages.BadMessage(f"not a request: {request!r}")
 
@@ -87,6 +97,14 @@ class Worker:
         self._bench = Bench(self._device, self._languages)
         environment = environment_of(self._device, process_environment())
         return messages.Ready(self._device.facts, environment)
+
+    def _build(self, request: messages.RunBuild) -> BuiltAhead:
+        job = request.job
+        key = (job.device_kind, job.target, job.wave_size)
+        if key not in self._toolchains:
+            options = _device_options(request.options)
+            self._toolchains[key] = registry.open_toolchain(*key, options)
+        return build_ahead(self._languages, self._toolchains[key], job.kernel)
 
     def _any_bench(self) -> Bench:
         if self._bench is None:

@@ -18,10 +18,13 @@ from pydantic import TypeAdapter
 from tuner.domain.device import DeviceFacts
 from tuner.domain.device import DeviceListing
 from tuner.domain.environment import Environment
+from tuner.domain.job import BuildJob
 from tuner.domain.job import CompileJob
 from tuner.domain.job import ConfirmJob
+from tuner.domain.job import ScreenJob
 from tuner.domain.job import TrialJob
 from tuner.domain.outcome import Stage
+from tuner.domain.records import BuiltAhead
 from tuner.domain.records import CompileReport
 from tuner.domain.records import TrialReport
 
@@ -85,6 +88,23 @@ class RunCompile:
 
 
 @dataclass(frozen=True, slots=True)
+class RunScreening:
+    """Answered by ``StageBegun`` messages, then ``Done`` with a report for each kernel."""
+
+    job: ScreenJob
+    kind: Literal["screen"] = "screen"
+
+
+@dataclass(frozen=True, slots=True)
+class RunBuild:
+    """Answered by ``Built``. Needs no open device."""
+
+    job: BuildJob
+    options: WorkerOptions
+    kind: Literal["build"] = "build"
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """The device is open."""
 
@@ -128,6 +148,14 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
+class Built:
+    """Answer to ``RunBuild``."""
+
+    report: BuiltAhead
+    kind: Literal["built"] = "built"
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerError:
     """The environment is wrong (no device, no package): the study must stop."""
 
@@ -137,13 +165,16 @@ class WorkerError:
     kind: Literal["error"] = "error"
 
 
-Request: TypeAlias = OpenDevice | ListDevices | RunTrial | RunConfirmation | RunCompile
-Reply: TypeAlias = Ready | Devices | StageBegun | Done | Compiled | WorkerError
+Request: TypeAlias = (
+    OpenDevice | ListDevices | RunTrial | RunConfirmation | RunScreening | RunCompile | RunBuild
+)
+Reply: TypeAlias = Ready | Devices | StageBegun | Done | Compiled | Built | WorkerError
 
 _KINDS: dict[str, type] = {
     "open": OpenDevice, "list": ListDevices, "trial": RunTrial, "confirm": RunConfirmation,
-    "compile": RunCompile, "ready": Ready, "devices": Devices, "stage": StageBegun, "done": Done,
-    "compiled": Compiled, "error": WorkerError,
+    "screen": RunScreening, "compile": RunCompile, "build": RunBuild, "ready": Ready,
+    "devices": Devices, "stage": StageBegun, "done": Done, "compiled": Compiled, "built": Built,
+    "error": WorkerError,
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from tuner.domain.device import DeviceListing
 from tuner.domain.environment import Environment
 from tuner.domain.job import CompileJob
 from tuner.domain.job import ConfirmJob
+from tuner.domain.job import ScreenJob
 from tuner.domain.job import TrialJob
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
@@ -207,6 +208,10 @@ class DeviceWorker:
         reports = self._run(messages.RunTrial(job), 1, limits)
         return reports[0]
 
+    def run_screening(self, job: ScreenJob, limits: Limits) -> list[TrialReport]:
+        """Run the trials of several kernels; as ``run_confirmation``."""
+        return self._run(messages.RunScreening(job), len(job.kernels), limits)
+
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
         """Run a confirmation; kernels that were not at fault may come back ``interrupted``."""
         return self._run(messages.RunConfirmation(job), len(job.kernels), limits)
@@ -221,7 +226,7 @@ class DeviceWorker:
 
     def _open(self) -> tuple[DeviceFacts, Environment]:
         self._process = WorkerProcess(worker_environment(self._device_id, self._settings.cache_dir))
-        request = messages.OpenDevice(self._device_id, _options(self._settings))
+        request = messages.OpenDevice(self._device_id, worker_options(self._settings))
         try:
             ready = _expect(self._process, request, messages.Ready)
         except BaseException:
@@ -248,7 +253,7 @@ class DeviceWorker:
                         self.close(force=True)
                     return list(reply.reports)
                 else:
-                    raise _unexpected(reply)
+                    raise unexpected_reply(reply)
         except WorkerTimeout as error:
             outcome = Outcome.COMPILE_TIMEOUT if at.stage is Stage.BUILD else Outcome.TIMEOUT
             failure = Failure(outcome, at.stage, f"no end within {error.timeout_s:g} s", error.log)
@@ -263,7 +268,9 @@ class DeviceWorker:
 
 def list_devices(settings: Settings) -> list[DeviceListing]:
     """Ask a worker which devices there are and why others can't be used."""
-    return list(_ask(settings, messages.ListDevices(_options(settings)), messages.Devices).listings)
+    return list(
+        _ask(settings, messages.ListDevices(worker_options(settings)), messages.Devices).listings
+    )
 
 
 class Compiler:
@@ -291,7 +298,7 @@ class Compiler:
         else:
             if isinstance(reply, messages.Compiled):
                 return reply.report
-            raise _unexpected(reply)
+            raise unexpected_reply(reply)
         self._process.close()
         self._process = self._start()
         return report
@@ -326,11 +333,12 @@ def _expect(
     except WorkerTimeout as error:
         raise errors.EnvironmentProblem(f"the worker process gave {error}") from error
     if not isinstance(reply, answer):
-        raise _unexpected(reply)
+        raise unexpected_reply(reply)
     return reply
 
 
-def _unexpected(reply: object) -> Exception:
+def unexpected_reply(reply: object) -> Exception:
+    """Return what an answer of the wrong kind means: the worker's own error, if it is one."""
     if isinstance(reply, messages.WorkerError):
         kind = getattr(errors, reply.error, errors.EnvironmentProblem)
         return kind(reply.message, hint=reply.hint)
@@ -345,7 +353,8 @@ def _blame(failure: Failure, guilty: int, kernels: int) -> list[TrialReport]:
     return [TrialReport(failure if position == guilty else innocent) for position in range(kernels)]
 
 
-def _options(settings: Settings) -> messages.WorkerOptions:
+def worker_options(settings: Settings) -> messages.WorkerOptions:
+    """Return the settings that a worker needs."""
     return messages.WorkerOptions(
         str(settings.cache_dir), settings.cpu_wave_size, settings.cpu_compiler
     )

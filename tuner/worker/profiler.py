@@ -29,6 +29,7 @@ from tuner.settings import process_environment
 from tuner.settings import Settings
 from tuner.settings import worker_environment
 from tuner.worker import messages
+from tuner.worker.pool import worker_options
 
 VERSION_TIMEOUT_S = 60.0
 PROFILE_TIMEOUT_S = 540.0
@@ -146,9 +147,7 @@ def run_profiled(
         folder = Path(scratch)
         requests, replies, traces = folder / "requests", folder / "replies", folder / "traces"
         traces.mkdir()
-        options = messages.WorkerOptions(
-            str(settings.cache_dir), settings.cpu_wave_size, settings.cpu_compiler
-        )
+        options = worker_options(settings)
         asked = (messages.OpenDevice(device_id, options), messages.RunTrial(job))
         requests.write_bytes(b"".join(messages.encode(each) for each in asked))
         child = [sys.executable, "-P", "-m", "tuner.worker.profile_child"]

@@ -17,6 +17,7 @@ from tuner.bench.devices.amd_launch import checked_calls
 from tuner.bench.devices.amd_launch import HipApi
 from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import HipSource
+from tuner.bench.devices.base import OfflineToolchain
 from tuner.bench.devices.base import TritonTarget
 from tuner.bench.devices.code_cache import CodeCache
 from tuner.bench.devices.gpu import GpuDevice
@@ -104,7 +105,7 @@ class AmdDevice(GpuDevice):
     @property
     def triton_target(self) -> TritonTarget:
         """What Triton compiles for, at the device's own wave size."""
-        return TritonTarget("hip", self.facts.architecture, self.facts.wave_size)
+        return _triton_target(self.facts.target, self.facts.wave_size)
 
     def identity(self) -> dict[str, str]:
         """Return driver, runtime, compiler and what the device is.
@@ -163,6 +164,21 @@ def compile_hip_for(
             f"{version} can't compile for {architecture}", hint="install a newer ROCm"
         )
     return _compile(source, architecture, compiler, CodeCache(cache_dir))
+
+
+def toolchain(target: str, wave_size: int, *, cache_dir: Path | None = None) -> OfflineToolchain:
+    """Return what builds for a device whose facts name this target (``gfx90a:sramecc+:xnack-``).
+
+    hiprtc is not asked whether it knows the target: the device's own runtime named it.
+
+    Raises:
+        MissingDependency: hip-python is not installed.
+    """
+    compiler, cache = _hiprtc_compiler(None, None), CodeCache(cache_dir)
+    return OfflineToolchain(
+        _triton_target(target, wave_size),
+        lambda source: _compile(source, target, compiler, cache),
+    )
 
 
 def device_count(hip: Any = None) -> int:
@@ -231,7 +247,12 @@ def read_facts(hip: Any, index: int, compiler: rtc.RuntimeCompiler | None = None
             "hip": (compiler or _hiprtc_compiler(hip, None)).why_unusable(),
             "triton": why_no_triton(),
         },
+        target=_gcn_name(properties),
     )
+
+
+def _triton_target(target: str, wave_size: int) -> TritonTarget:
+    return TritonTarget("hip", target.partition(":")[0], wave_size)
 
 
 def _hip_module() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -140,29 +141,46 @@ class PreparedLaunches(Protocol):
         """Free what was prepared."""
 
 
-class Device(Protocol):
+class Toolchain(Protocol):
+    """What builds kernels for a device: the part of it that needs no hardware."""
+
+    @property
+    def triton_target(self) -> TritonTarget | None:
+        """What Triton compiles for; None where its interpreter is used."""
+
+    def compile_hip(self, source: HipSource) -> CodeObject:
+        """Compile HIP C++ for the device, or take the result from the cache.
+
+        Raises:
+            BuildFailed: The compiler refused it; carries its log.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineToolchain:
+    """A toolchain without its device.
+
+    Attributes:
+        triton_target: What Triton compiles for; None where its interpreter is used.
+        compile_hip: Compiles HIP C++, as ``Toolchain.compile_hip``.
+    """
+
+    triton_target: TritonTarget | None
+    compile_hip: Callable[[HipSource], CodeObject]
+
+
+class Device(Toolchain, Protocol):
     """A device of one kind. All calls are made from one thread."""
 
     @property
     def facts(self) -> DeviceFacts:
         """Limits and identity."""
 
-    @property
-    def triton_target(self) -> TritonTarget | None:
-        """What Triton compiles for; None where its interpreter is used."""
-
     def identity(self) -> dict[str, str]:
         """Return the environment's identity fields: driver, runtime, compiler, PCI id, ..."""
 
     def context(self) -> dict[str, str]:
         """Return the environment's context fields of the device: VBIOS, clocks, power, ..."""
-
-    def compile_hip(self, source: HipSource) -> CodeObject:
-        """Compile HIP C++ for this device.
-
-        Raises:
-            BuildFailed: The compiler refused it; carries its log.
-        """
 
     def load(self, code: CodeObject, dynamic_shared_bytes: int) -> LoadedKernel:
         """Load a code object and find its entry.

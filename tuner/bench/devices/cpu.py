@@ -92,6 +92,7 @@ class CpuDevice:
             cache_bytes=cpu_machine.last_level_cache_bytes(),
             timer="host-clock",
             languages={"hip": self._why_no_hip(compiler), "triton": _why_no_triton()},
+            target=platform.machine(),
         )
 
     @property

@@ -312,7 +312,9 @@ class GpuDevice:
             chosen = "graph"
         if self._events is None:
             self._events = (self._api.create_event(), self._api.create_event())
-        submits = [self._submit(launch) for launch in launches]
+        # A sequence repeats few launches many times: pack the arguments of each once.
+        packed = {id(launch): self._submit(launch) for launch in _distinct(launches)}
+        submits = [packed[id(launch)] for launch in launches]
         kernels = [launch.kernel for launch in launches]
         return PreparedGpuLaunches(self._api, self._events, kernels, submits, chosen)
 
@@ -360,6 +362,10 @@ class GpuDevice:
                 f"{geometry.shared_bytes} bytes of dynamic shared memory, {facts.device_id} has "
                 f"{facts.max_shared_bytes} a block"
             )
+
+
+def _distinct(launches: Sequence[Launch]) -> list[Launch]:
+    return list({id(launch): launch for launch in launches}.values())
 
 
 def _check_copy(buffer: Buffer, array: Array) -> None:

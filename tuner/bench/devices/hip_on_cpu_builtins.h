@@ -194,6 +194,8 @@ inline float __int_as_float(int x) { return tuner_hip::bit_cast<float>(x); }
 inline int __float_as_int(float x) { return tuner_hip::bit_cast<int>(x); }
 inline float __uint_as_float(unsigned x) { return tuner_hip::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return tuner_hip::bit_cast<unsigned>(x); }
+inline double __longlong_as_double(long long x) { return tuner_hip::bit_cast<double>(x); }
+inline long long __double_as_longlong(double x) { return tuner_hip::bit_cast<long long>(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }

@@ -11,6 +11,7 @@ from typing import Any
 from tuner.bench.devices import rtc
 from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import HipSource
+from tuner.bench.devices.base import OfflineToolchain
 from tuner.bench.devices.base import TritonTarget
 from tuner.bench.devices.code_cache import CodeCache
 from tuner.bench.devices.gpu import GpuDevice
@@ -119,8 +120,7 @@ class NvidiaDevice(GpuDevice):
     @property
     def triton_target(self) -> TritonTarget:
         """What Triton compiles for: compute capability as one number, 32 lanes."""
-        capability = int(self.facts.architecture.removeprefix("sm_"))
-        return TritonTarget("cuda", capability, self.facts.wave_size)
+        return _triton_target(self.facts.target, self.facts.wave_size)
 
     def identity(self) -> dict[str, str]:
         """Return driver, runtime, compiler and what the device is."""
@@ -168,6 +168,19 @@ def compile_hip_for(
         MissingDependency: cuda-bindings or NVRTC is not found.
     """
     return _compile(source, architecture, _nvrtc_compiler(nvrtc), CodeCache(cache_dir))
+
+
+def toolchain(target: str, wave_size: int, *, cache_dir: Path | None = None) -> OfflineToolchain:
+    """Return what builds for a device whose facts name this target (``sm_90``).
+
+    Raises:
+        MissingDependency: cuda-bindings is not installed.
+    """
+    compiler, cache = _nvrtc_compiler(None), CodeCache(cache_dir)
+    return OfflineToolchain(
+        _triton_target(target, wave_size),
+        lambda source: _compile(source, target, compiler, cache),
+    )
 
 
 def device_count(driver: Any = None) -> int:
@@ -240,7 +253,12 @@ def read_facts(driver: Any, index: int, compiler: rtc.RuntimeCompiler | None = N
             "hip": (compiler or _nvrtc_compiler(None)).why_unusable(),
             "triton": why_no_triton(),
         },
+        target=f"sm_{major}{minor}",
     )
+
+
+def _triton_target(target: str, wave_size: int) -> TritonTarget:
+    return TritonTarget("cuda", int(target.removeprefix("sm_")), wave_size)
 
 
 def _driver_module() -> Any:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tuner.bench.devices.base import Device
+from tuner.bench.devices.base import OfflineToolchain
+from tuner.bench.devices.base import Toolchain
 from tuner.domain.device import DeviceFacts
 from tuner.domain.device import DeviceListing
 from tuner.domain.device import first_device
@@ -59,11 +61,18 @@ class DeviceKind(Protocol):
             EnvironmentProblem: There is none, with reason and remedy.
         """
 
+    def toolchain(self, target: str, wave_size: int, options: DeviceOptions) -> Toolchain:
+        """Return what builds for a device of the kind without it.
+
+        Called for a device whose facts name a ``target`` only; others need no such method.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class _BuiltIn:
     open: Callable[[int, DeviceOptions], Device]
     listings: Callable[[DeviceOptions], list[DeviceListing]]
+    toolchain: Callable[[str, int, DeviceOptions], Toolchain]
 
 
 def open_device(device_id: str, options: DeviceOptions) -> Device:
@@ -84,6 +93,19 @@ def open_device(device_id: str, options: DeviceOptions) -> Device:
             hint=f"kinds: {', '.join(kinds)}; tuner devices lists what is here",
         )
     return kinds[match[1]].open(int(match[2] or 0), options)
+
+
+def open_toolchain(kind: str, target: str, wave_size: int, options: DeviceOptions) -> Toolchain:
+    """Return what builds for a device of a kind, from what its facts say of it.
+
+    Raises:
+        UsageError: There is no such kind.
+        MissingDependency: Its vendor package is not installed.
+    """
+    kinds = dict(_kinds())
+    if kind not in kinds:
+        raise UsageError(f"there is no kind of device {kind!r}", hint=f"kinds: {', '.join(kinds)}")
+    return kinds[kind].toolchain(target, wave_size, options)
 
 
 def list_devices(options: DeviceOptions) -> list[DeviceListing]:
@@ -117,9 +139,9 @@ def listing_of(facts: DeviceFacts) -> DeviceListing:
 
 
 def _kinds() -> Iterator[tuple[str, DeviceKind]]:
-    yield "hip", _BuiltIn(_open_amd, _list_amd)
-    yield "cuda", _BuiltIn(_open_nvidia, _list_nvidia)
-    yield "cpu", _BuiltIn(_open_cpu, _list_cpu)
+    yield "hip", _BuiltIn(_open_amd, _list_amd, _amd_toolchain)
+    yield "cuda", _BuiltIn(_open_nvidia, _list_nvidia, _nvidia_toolchain)
+    yield "cpu", _BuiltIn(_open_cpu, _list_cpu, _cpu_toolchain)
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: each.name):
         try:
             kind: DeviceKind = point.load()
@@ -142,7 +164,10 @@ def _broken(name: str, target: str, error: Exception) -> DeviceKind:
     def listings(_options: DeviceOptions) -> list[DeviceListing]:
         raise fail()
 
-    return _BuiltIn(open_device_of_kind, listings)
+    def toolchain(_target: str, _wave_size: int, _options: DeviceOptions) -> Toolchain:
+        raise fail()
+
+    return _BuiltIn(open_device_of_kind, listings, toolchain)
 
 
 def _open_amd(index: int, options: DeviceOptions) -> Device:
@@ -157,6 +182,12 @@ def _list_amd(_options: DeviceOptions) -> list[DeviceListing]:
     return [listing_of(facts) for facts in amd.all_facts()]
 
 
+def _amd_toolchain(target: str, wave_size: int, options: DeviceOptions) -> Toolchain:
+    from tuner.bench.devices import amd
+
+    return amd.toolchain(target, wave_size, cache_dir=options.cache_dir)
+
+
 def _open_nvidia(index: int, options: DeviceOptions) -> Device:
     from tuner.bench.devices.nvidia import NvidiaDevice
 
@@ -167,6 +198,20 @@ def _list_nvidia(_options: DeviceOptions) -> list[DeviceListing]:
     from tuner.bench.devices import nvidia
 
     return [listing_of(facts) for facts in nvidia.all_facts()]
+
+
+def _nvidia_toolchain(target: str, wave_size: int, options: DeviceOptions) -> Toolchain:
+    from tuner.bench.devices import nvidia
+
+    return nvidia.toolchain(target, wave_size, cache_dir=options.cache_dir)
+
+
+def _cpu_toolchain(_target: str, _wave_size: int, options: DeviceOptions) -> Toolchain:
+    from tuner.bench.devices.cpu_compiler import find_compiler
+    from tuner.bench.devices.cpu_compiler import HostCompiler
+
+    compiler = HostCompiler(find_compiler(options.compiler), options.cache_dir)
+    return OfflineToolchain(None, compiler.compile)
 
 
 def _open_cpu(index: int, options: DeviceOptions) -> Device:

@@ -15,6 +15,7 @@ from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import Device
 from tuner.bench.devices.base import Launch
 from tuner.bench.devices.base import LoadedKernel
+from tuner.bench.devices.base import Toolchain
 from tuner.domain.identity import bytes_hash
 from tuner.domain.identity import content_hash
 from tuner.domain.job import Kernel
@@ -120,6 +121,17 @@ class Language(Protocol):
 
     def build(self, kernel: Kernel, device: Device) -> Executable:
         """Compile and load a kernel, all its launches, for a device.
+
+        Raises:
+            BuildFailed: The compiler refused it; carries its log.
+            OutOfResources: It needs more than the device has.
+        """
+
+    def compile(self, kernel: Kernel, toolchain: Toolchain) -> CodeObject | None:
+        """Compile a kernel's one launch as ``build`` does, into the cache that it looks into.
+
+        Returns:
+            The code, or None where the kernel is interpreted and there is nothing to compile.
 
         Raises:
             BuildFailed: The compiler refused it; carries its log.

@@ -11,6 +11,7 @@ from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import Device
 from tuner.bench.devices.base import HipSource
 from tuner.bench.devices.base import LoadedKernel
+from tuner.bench.devices.base import Toolchain
 from tuner.bench.languages.base import build_steps
 from tuner.bench.languages.base import BuiltStep
 from tuner.bench.languages.base import code_report
@@ -33,6 +34,14 @@ class HipLanguage:
             OutOfResources: It needs more than the device has.
         """
         return build_steps(kernel, partial(_build, device))
+
+    def compile(self, kernel: Kernel, toolchain: Toolchain) -> CodeObject:
+        """Compile a kernel, or take it from the device's cache.
+
+        Raises:
+            BuildFailed: The compiler refused it; carries its log.
+        """
+        return toolchain.compile_hip(hip_source(kernel))
 
     def compile_for(self, kernel: Kernel, architecture: str, wave_size: int) -> CodeObject:
         """Compile for an AMD architecture with clang, without a device of it.

@@ -174,6 +174,9 @@ TUNER_DEVICE int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
 TUNER_DEVICE float __int_as_float(int x) { return __builtin_bit_cast(float, x); }
 TUNER_DEVICE unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
 TUNER_DEVICE float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
+TUNER_DEVICE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
+TUNER_DEVICE long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
+TUNER_DEVICE double fabs(double x) { return __builtin_fabs(x); }
 
 // The hardware's reciprocal square root does not take denormals: scale them by an even power.
 TUNER_DEVICE float rsqrtf(float x) {

@@ -19,6 +19,7 @@ from typing import Any
 from tuner.bench.devices.base import CodeObject
 from tuner.bench.devices.base import Device
 from tuner.bench.devices.base import LoadedKernel
+from tuner.bench.devices.base import Toolchain
 from tuner.bench.devices.base import TritonTarget
 from tuner.bench.languages.base import build_steps
 from tuner.bench.languages.base import BuiltStep
@@ -107,6 +108,17 @@ class TritonLanguage:
         )
         return BuiltStep(loaded, geometry, compiled.arguments, report)
 
+    def compile(self, kernel: Kernel, toolchain: Toolchain) -> CodeObject | None:
+        """Compile a kernel into Triton's cache; None where the interpreter runs it.
+
+        Raises:
+            BuildFailed: Triton refused it; carries its log.
+            OutOfResources: It needs more than the device has.
+            MissingDependency: Triton is not installed.
+        """
+        target = toolchain.triton_target
+        return None if target is None else _compile(kernel, target).code
+
     def compile_for(self, kernel: Kernel, architecture: str, wave_size: int) -> CodeObject:
         """Compile for ``gfx*`` or ``sm_*`` without a device of it.
 
@@ -118,8 +130,13 @@ class TritonLanguage:
             MissingDependency: Triton is not installed.
             UsageError: Triton has no target of that name.
         """
-        compiled = _compile(kernel, triton_target(architecture, wave_size))
-        return replace(compiled.code, shared_bytes=compiled.shared_bytes)
+        target = triton_target(architecture, wave_size)
+        compiled = _compile(kernel, target)
+        code = replace(compiled.code, shared_bytes=compiled.shared_bytes)
+        if target.backend == "cuda":
+            told = nvidia_resources(code.content)
+            code = replace(code, registers=told.registers, spill_bytes=told.spill_bytes)
+        return code
 
 
 def triton_target(architecture: str, wave_size: int) -> TritonTarget:
@@ -262,7 +279,8 @@ def _described(
         resources, parameters = amd_resources(text), amd_parameters(text)
     else:
         content, text = binary.asm["cubin"], binary.asm["ptx"]
-        resources, parameters = nvidia_resources(content), nvidia_parameters(text)
+        # cuobjdump takes longer than the launch: a device's driver tells the same on loading.
+        resources, parameters = Resources(), nvidia_parameters(text)
     appended = parameters - len(kernel.arguments)
     if not 0 <= appended <= len(_SCRATCH_ARGUMENTS):
         raise BuildFailed(
