@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import itertools
-import os
 import shlex
 import statistics
 import sys
@@ -28,12 +27,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import kernels_page as page
 import torch
+from kernels_search import builders
 from kernels_search import Search
 
 from tuner.bench.devices.nvidia import NvidiaDevice
@@ -152,12 +153,11 @@ class Contender:
 class Ours:
     """Searches and prepares this project's implementations."""
 
-    def __init__(self, operator_folder: Path, cache_dir: Path) -> None:
+    def __init__(self, operator_folder: Path, cache_dir: Path, pool: ProcessPoolExecutor) -> None:
         self.operator = load_operator(operator_folder.resolve())
         self.device = NvidiaDevice(0, cache_dir=cache_dir)
-        processes = max(1, (os.cpu_count() or 2) - 2)
         self.faults: list[str] = []  # what was measured and then found wrong: left out, exit code 1
-        self.search = Search(self.operator, OURS, self.device, cache_dir, processes)
+        self.search = Search(self.operator, OURS, self.device, cache_dir, pool)
 
     def try_all(self, cell: Cell) -> None:
         """Time every config that waits for it."""
@@ -311,7 +311,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="without suffix")
     options = parser.parse_args()
     begun = time.perf_counter()
-    ours = Ours(options.operator, options.cache_dir)
+    pool = builders()
+    ours = Ours(options.operator, options.cache_dir, pool)
     cells = [
         (
             ours.operator.workload((_rows(kind, cols), cols), dtype),
@@ -334,7 +335,7 @@ def main() -> None:
         rows.append(run_cell(ours, Cell(workload, problem, cache, ours.device.facts.cache_bytes)))
         torch.cuda.empty_cache()
         page.write(options.output, rows, _facts(ours))
-    ours.search.close()
+    pool.shutdown(wait=False, cancel_futures=True)
     print(f"wrote {options.output}.csv and .md in {time.perf_counter() - begun:.0f} s")
     sys.exit(1 if ours.faults else 0)
 

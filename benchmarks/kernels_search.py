@@ -8,6 +8,7 @@ neighbours of the best, and what was best for another dtype, while the peers are
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -58,6 +59,17 @@ def compile_ahead(kernel: Kernel, architecture: str, cache_dir: Path) -> None:
                 TritonLanguage().compile_for(step, architecture, 32)
     except TrialError:
         return
+
+
+def builders() -> ProcessPoolExecutor:
+    """Return processes that compile ahead, one a core but two.
+
+    They are forks of this one, which have PyTorch imported already: call it before CUDA is used.
+    """
+    count = max(1, (os.cpu_count() or 2) - 2)
+    pool = ProcessPoolExecutor(count, mp_context=get_context("fork"))
+    pool.submit(str).result()  # starts them all
+    return pool
 
 
 @dataclass(slots=True)
@@ -116,7 +128,7 @@ class Search:
         names: Which of them.
         device: Where they run.
         cache_dir: Where builds are kept.
-        processes: How many compile ahead.
+        pool: Compiles ahead; see ``builders``.
     """
 
     def __init__(
@@ -125,13 +137,13 @@ class Search:
         names: Sequence[str],
         device: NvidiaDevice,
         cache_dir: Path,
-        processes: int,
+        pool: ProcessPoolExecutor,
     ) -> None:
         self._operator = operator
         self._names = names
         self._device = device
         self._cache_dir = cache_dir
-        self._pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+        self._pool = pool
         self._languages: dict[str, Language] = {"hip": HipLanguage(), "triton": TritonLanguage()}
         self._found: dict[str, dict[str, Found]] = {}
         self._seeds: dict[tuple[str, tuple[int, ...]], list[Config]] = {}
@@ -186,10 +198,6 @@ class Search:
                 seeds += [config for _, config, _ in ranked[:KEPT]]
                 _, config, executable = ranked[0]
                 yield name, config, executable
-
-    def close(self) -> None:
-        """Stop compiling."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, workload: Workload, name: str, configs: Sequence[Config]) -> None:
         found = self._found[workload.key][name]
