@@ -275,10 +275,14 @@ def run_cell(ours: Ours, cell: Cell) -> page.Row:
     estimate_us = 2 * cell.rows * cell.cols * item_bytes / 4.0e6 + 1.0
     sets = len(cell.inputs)
     launches = max(sets, min(512, round(GRAPH_US / estimate_us) // sets * sets))
+    begun = [time.perf_counter()]
     ours.try_all(cell)
     ours.search.climb(cell.workload)
+    begun.append(time.perf_counter())
     others = list(peers(cell, launches))  # while what climb() asked for is compiled
+    begun.append(time.perf_counter())
     ours.try_all(cell)
+    begun.append(time.perf_counter())
     contenders, worst = others, 0.0
     for each in ours.contenders(cell, launches):
         error, problem = fault(cell, each)
@@ -293,7 +297,9 @@ def run_cell(ours: Ours, cell: Cell) -> page.Row:
     notes = {each.name: each.note for each in contenders if each.note}
     workload = cell.workload
     row = page.Row(cell.rows, cell.cols, workload.dtype, cell.cache, times_us, notes, worst)
-    print(page.progress_line(row), flush=True)
+    begun.append(time.perf_counter())
+    took = " ".join(f"{after - before:.1f}" for before, after in itertools.pairwise(begun))
+    print(f"{page.progress_line(row)}; {took} s", flush=True)
     return row
 
 

@@ -1,8 +1,8 @@
 """Finds a good config of each implementation for one cell of benchmarks/kernels.py.
 
 Processes of their own compile ahead, so that the GPU does not wait: the first configs of a cell
-(the default, its neighbours, some at random) while the cells before it are measured; the
-neighbours of the best, and what was best for another dtype, while the peers are prepared.
+(the default, with the best for the dtype before, or else its neighbours and some at random) while
+the cells before it are measured; the neighbours of the best while the peers are prepared.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from tuner.operator import Operator
 NEAR_DEFAULT = 8
 DRAWS = 500  # of which AT_RANDOM legal ones are kept
 AT_RANDOM = 8
-NEAR_BEST = 16
+NEAR_BEST = 12
 CLIMBERS = 4  # implementations whose best config's neighbours are tried too
-KEPT = 3  # best configs that another dtype at the same shape begins with
+KEPT = 4  # best configs that the next dtype at the same shape begins with
 
 TimeUs = Callable[[Executable], float]
 
@@ -155,10 +155,12 @@ class Search:
             space = self._space(workload, name)
             default = dict(space.implementation.default(space.dims, self._device.facts))
             chance = random.Random(workload.key)
-            near = space.near(default)
-            chance.shuffle(near)
-            first = [each for each in [default] if space.is_legal(each)]
-            first += near[:NEAR_DEFAULT] + space.some(chance, AT_RANDOM)
+            known = [default, *self._seeds.get((name, workload.shape), [])]
+            first = [each for each in known if space.is_legal(each)]
+            if len(known) == 1:
+                near = space.near(default)
+                chance.shuffle(near)
+                first += near[:NEAR_DEFAULT] + space.some(chance, AT_RANDOM)
             if first:
                 self._found[workload.key][name] = Found()
                 self._submit(workload, name, first)
@@ -178,24 +180,20 @@ class Search:
                 found.timed[config_text(config)] = entry
 
     def climb(self, workload: Workload) -> None:
-        """Let the neighbours of the best be compiled, and the bests of other dtypes."""
+        """Let the neighbours of the best be compiled."""
         found = {name: each for name, each in self._found[workload.key].items() if each.timed}
         for name in sorted(found, key=lambda name: found[name].best[0])[:CLIMBERS]:
             _, best, _ = found[name].best
-            seeds = self._seeds.get((name, workload.shape), [])
-            space = self._space(workload, name)
-            near = space.near(best)
+            near = self._space(workload, name).near(best)
             random.Random(workload.key).shuffle(near)
-            known = [config for config in seeds if space.is_legal(config)]
-            self._submit(workload, name, known + near[:NEAR_BEST])
+            self._submit(workload, name, near[:NEAR_BEST])
 
     def best(self, workload: Workload) -> Iterator[tuple[str, Config, Executable]]:
         """Yield the best of each implementation, and forget the workload."""
         for name, found in self._found.pop(workload.key).items():
             if found.timed:
                 ranked = sorted(found.timed.values(), key=lambda each: each[0])
-                seeds = self._seeds.setdefault((name, workload.shape), [])
-                seeds += [config for _, config, _ in ranked[:KEPT]]
+                self._seeds[name, workload.shape] = [config for _, config, _ in ranked[:KEPT]]
                 _, config, executable = ranked[0]
                 yield name, config, executable
 
