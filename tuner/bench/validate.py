@@ -88,11 +88,7 @@ class Checker:
         self._cases: dict[tuple[str, int], CheckCase] = {}
         self._specs = {spec.name: spec for spec in problem.arrays}
         # Read into again and again: new memory would cost more than the copy.
-        self._host = {
-            spec.name: np.empty(spec.stored_shape, spec.dtype)
-            for spec in problem.arrays
-            if spec.role != "intermediate"
-        }
+        self._host: dict[str, Array] = {}
         self._written: dict[str, Buffer] = {}
 
     def case(self, case: InputCase, seed: int) -> CheckCase:
@@ -131,8 +127,7 @@ class Checker:
         comparison = Comparison()
         for spec in written:
             if spec.role == "output":
-                stored = self._host[spec.name]
-                self._device.read(self._written[spec.name], stored)
+                stored = self._read(self._written[spec.name], spec)
                 actual, expected = rows_of(spec, stored), case.expected[spec.name]
                 comparison.add(spec.name, actual, expected, self._problem.tolerance)
                 if spec.row_padding and not np.all(_bytes(padding_of(spec, stored)) == NAN_BYTE):
@@ -163,6 +158,13 @@ class Checker:
         self._cases.clear()
         self._written.clear()
 
+    def _read(self, buffer: Buffer, spec: ArraySpec) -> Array:
+        """Return what a buffer holds, in memory that the next read of this array overwrites."""
+        if spec.name not in self._host:
+            self._host[spec.name] = np.empty(spec.stored_shape, spec.dtype)
+        self._device.read(buffer, self._host[spec.name])
+        return self._host[spec.name]
+
     def _make_case(self, case: InputCase, seed: int) -> CheckCase:
         inputs = make_inputs(self._problem, case, seed)
         buffers: dict[str, Buffer] = {}
@@ -185,8 +187,7 @@ class Checker:
         """Return which scratch array a kernel left other than it found it, or ""."""
         for spec in written:
             if spec.role == "scratch":
-                now = self._host[spec.name]
-                self._device.read(self._written[spec.name], now)
+                now = self._read(self._written[spec.name], spec)
                 if np.any(_bits(now)):
                     return f"the kernel left its scratch {spec.name} not zero"
         return ""
@@ -194,8 +195,7 @@ class Checker:
     def changed_input(self, case: CheckCase) -> str:
         """Return the name of an input that a kernel wrote to, or ""; put it right again."""
         for name, original in case.inputs.items():
-            now = self._host[name]
-            self._device.read(case.buffers[name], now)
+            now = self._read(case.buffers[name], self._specs[name])
             if not np.array_equal(_bits(now), _bits(original)):
                 self._device.write(case.buffers[name], original)
                 return name
