@@ -27,6 +27,7 @@ from results_page import kind_of
 from results_page import machine
 from results_page import write_section
 
+LOOK_EVERY_S = 0.02
 CHUNK_BYTES = 1 << 18
 HEADER = (
     "export", "by", "rows", "MB", "s", "rows/s", "CPU s", "rows/CPU s",
@@ -71,15 +72,18 @@ def memory_kb(pid: int, name: str) -> int:
 
 def take(what: str, way: str, pid: int, chunks: Iterator[bytes]) -> Figures:
     """Read an export to its end. No cell of it holds a line feed."""
-    begun_s = time.perf_counter()
+    begun_s = looked_s = time.perf_counter()
     first_cpu_s = cpu_s = cpu_seconds(pid)
     first_kb = highest_kb = lines = size_bytes = 0
     for chunk in chunks:
-        cpu_s = cpu_seconds(pid)
-        first_kb = first_kb or memory_kb(pid, "VmRSS")
         lines += chunk.count(b"\n")
         size_bytes += len(chunk)
-        highest_kb = max(highest_kb, memory_kb(pid, "VmHWM"))
+        # Not at every chunk: it would hold up the pipe.
+        if not first_kb or time.perf_counter() - looked_s >= LOOK_EVERY_S:
+            looked_s = time.perf_counter()
+            cpu_s = cpu_seconds(pid)
+            first_kb = first_kb or memory_kb(pid, "VmRSS")
+            highest_kb = memory_kb(pid, "VmHWM")
     took_s = time.perf_counter() - begun_s
     return Figures(
         what, way, lines - 1, size_bytes, took_s, cpu_s - first_cpu_s, first_kb, highest_kb

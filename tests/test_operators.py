@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -511,6 +513,20 @@ def test_an_operator_of_several_files_sees_only_its_own(tmp_path: Path) -> None:
         assert operator.tolerances["float32"].absolute == value
         assert operator.tolerances["float32"].relative == 10 * value
     assert operator.arrays[0].spec({"n": 5}, Workload("same", (5,))).shape == (5, 3)
+
+
+def test_threads_that_load_an_operator_at_once_all_get_it() -> None:
+    together = threading.Barrier(8)
+
+    def load(_: int) -> list[str]:
+        together.wait()
+        operator = load_operator(KERNELS / "rmsnorm")
+        return [operator.source(each).source_hash for each in operator.implementations]
+
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(3):
+            first, *others = threads.map(load, range(8))
+            assert all(each == first for each in others)
 
 
 def test_a_part_that_is_missing_is_a_one_line_error(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from tuner.errors import UsageError
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 MAX_SOURCE_BYTES = 4_000_000
+# CPython 3.11 counts the depth of all threads' trees in one place, and raises SystemError when two
+# are built at a time.
+_PARSING = threading.Lock()
 _References: TypeAlias = Callable[[Path, str, str], list[str]]
 
 
@@ -125,7 +129,8 @@ def _local_imports(directory: Path, name: str, text: str) -> list[str]:
 
 def _parse(text: str, name: str) -> ast.Module:
     try:
-        return ast.parse(text)
+        with _PARSING:
+            return ast.parse(text)
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"kernel source {name} is not Python: {error}") from error
 

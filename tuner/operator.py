@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import threading
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+# Loading replaces the modules of an operator: a second thread must not find them half there.
+_LOADING = threading.RLock()
 _STRIDE = "_stride"
 
 
@@ -266,7 +269,8 @@ def load_operator(directory: Path) -> Operator:
             f"{directory} is not an operator: it has no operator.py",
             hint="see docs/add-an-operator.md",
         )
-    declared = getattr(_load_module(path), "OPERATOR", None)
+    with _LOADING:
+        declared = getattr(_load_module(path), "OPERATOR", None)
     if not isinstance(declared, Operator):
         raise UsageError(f"{path} does not define OPERATOR = Operator(...)")
     _check_operator(declared, path)

@@ -92,6 +92,12 @@ class BestAnswers:
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
 
+    @property
+    def looks_at_a_file(self) -> bool:
+        """Whether ``kept_json`` waits for no network."""
+        opened = self._opened
+        return opened is not None and opened.store.location.path is not None
+
     def kept_json(self, key: Hashable) -> bytes | None:
         """Return the answer that was kept under a key, or None where it may not be right now.
 

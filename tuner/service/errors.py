@@ -93,15 +93,24 @@ def _answered_by(read: Callable[[Request, Any], Problem], page: PageMaker) -> Ha
         found = read(request, error)
         if _is_of_page(request) or wants_page(request.url.path, request.headers):
             return page(request, found)
-        return error_answer(
-            found.status,
-            found.message,
-            hint=found.hint,
-            error=found.error,
-            headers=found.headers,
-        )
+        return _problem_answer(found)
 
     return answer
+
+
+def tuner_error_answer(error: TunerError) -> Response:
+    """Return the answer to a program for an error of this program."""
+    return _problem_answer(_problem_of(error))
+
+
+def _problem_answer(found: Problem) -> Response:
+    return error_answer(
+        found.status,
+        found.message,
+        hint=found.hint,
+        error=found.error,
+        headers=found.headers,
+    )
 
 
 def error_answer(
@@ -141,6 +150,10 @@ def _is_of_page(request: Request) -> bool:
 
 
 def _tuner_error(_request: Request, error: TunerError) -> Problem:
+    return _problem_of(error)
+
+
+def _problem_of(error: TunerError) -> Problem:
     status = status_of(error)
     name = _CAPITAL.sub("_", type(error).__name__).lower()
     headers = {"Retry-After": "5"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}

@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tuner import api
 from tuner.errors import UsageError
 from tuner.service import schemas
 from tuner.service.answers import JSON_TYPE
@@ -54,21 +55,30 @@ def best(request: Request, state: StateDep, asked: Annotated[BestParameters, Que
     """Say which config is best for a shape on a device, and how sure that is."""
     begun_s = time.perf_counter()
     try:
-        content = state.answers.best_json(
-            asked.operator,
-            asked.shape,
-            dtype=asked.dtype,
-            scalars=_scalars(asked.scalar),
-            row_padding=asked.row_padding,
-            device=asked.device,
-            architecture=asked.arch,
-            implementation=asked.implementation,
-            match=asked.match,
-            key=request.scope["query_string"],
-        )
+        content = best_answer(state.answers, asked, request.scope["query_string"])
     finally:
         state.metrics.note_best_lookup(time.perf_counter() - begun_s)
     return Response(content, media_type=JSON_TYPE)
+
+
+def best_answer(answers: api.BestAnswers, asked: BestParameters, query: bytes) -> bytes:
+    """Return the answer, to be kept under the query string.
+
+    Raises:
+        TunerError: As ``api.BestAnswers.best_json``.
+    """
+    return answers.best_json(
+        asked.operator,
+        asked.shape,
+        dtype=asked.dtype,
+        scalars=_scalars(asked.scalar),
+        row_padding=asked.row_padding,
+        device=asked.device,
+        architecture=asked.arch,
+        implementation=asked.implementation,
+        match=asked.match,
+        key=query,
+    )
 
 
 def _scalars(pairs: list[str]) -> dict[str, float]:
