@@ -61,7 +61,9 @@ from emulated_rdna_page import SCHEDULES
 from tuner.bench.devices.base import Array
 from tuner.bench.devices.base import CodeObject
 from tuner.bench.inputs import make_inputs
+from tuner.bench.languages.base import code_report
 from tuner.bench.languages.base import Language
+from tuner.bench.languages.base import report_of_steps
 from tuner.bench.languages.hip import HipLanguage
 from tuner.bench.languages.triton import TritonLanguage
 from tuner.bench.validate import load_reference
@@ -71,6 +73,7 @@ from tuner.domain.identity import config_text
 from tuner.domain.identity import Scalar
 from tuner.domain.job import Kernel
 from tuner.domain.job import Problem
+from tuner.domain.records import BuildReport
 from tuner.domain.space import first_violation
 from tuner.domain.space import grid_configs
 from tuner.domain.workload import parse_shape
@@ -141,20 +144,35 @@ def run_shape(shape: tuple[int, ...], *, is_default: bool) -> tuple[int, ...]:
 
 
 def emulate(
-    emulator: Any, code: CodeObject, kernel: Kernel, architecture: str, arrays: dict[str, Array],
-    schedule: str, *, race: bool,
-) -> Any:  # fmt: skip
-    """Run one kernel under one schedule; arrays change in place."""
-    if kernel.language == "triton":
-        threads = int(kernel.options["num_warps"]) * WAVE_SIZE
-        dynamic_bytes = code.shared_bytes or 0
-    else:
-        threads, dynamic_bytes = kernel.geometry.threads, kernel.geometry.shared_bytes
-    values = [arrays.get(each.name, each.value) for each in kernel.arguments]
-    return emulator.run_hsaco(
-        code.content, code.entry, kernel.geometry.grid, threads, values, dynamic_bytes,
-        architecture, schedule=schedule, seed=SCHEDULE_SEED, race=race,
-    )  # fmt: skip
+    emulator: Any, codes: list[CodeObject], kernel: Kernel, architecture: str,
+    arrays: dict[str, Array], schedule: str, *, race: bool,
+) -> tuple[int, list[str]]:  # fmt: skip
+    """Run all launches of a kernel under one schedule; arrays change in place.
+
+    Returns:
+        Wave instructions, and what the emulator warns of.
+    """
+    instructions, warnings = 0, []
+    for code, step in zip(codes, kernel.launches, strict=True):
+        if step.language == "triton":
+            threads = int(step.options["num_warps"]) * WAVE_SIZE
+            dynamic_bytes = code.shared_bytes or 0
+        else:
+            threads, dynamic_bytes = step.geometry.threads, step.geometry.shared_bytes
+        values = [_words(arrays[each.name]) if each.name in arrays else each.value
+                  for each in step.arguments]  # fmt: skip
+        result = emulator.run_hsaco(
+            code.content, code.entry, step.geometry.grid, threads, values, dynamic_bytes,
+            architecture, schedule=schedule, seed=SCHEDULE_SEED, race=race,
+        )  # fmt: skip
+        instructions += int(result.instructions)
+        warnings += result.warnings
+    return instructions, warnings
+
+
+def _words(array: Array) -> Array:
+    """Return an array's memory in a dtype that is NumPy's own: bfloat16 is not."""
+    return array.view(np.uint16) if array.dtype.itemsize == 2 else array
 
 
 def check(problem: Problem, output: Array, expected: Array) -> float:
@@ -186,10 +204,12 @@ class Runner:
     """Runs configs and remembers what is done."""
 
     def __init__(
-        self, emulator: Any, operator: Operator, records: Path, names: list[str], spread: int
-    ) -> None:
+        self, emulator: Any, operator: Operator, records: Path, names: list[str], spread: int,
+        dtype: str,
+    ) -> None:  # fmt: skip
         self._emulator = emulator
         self._spread = spread
+        self._dtype = dtype
         self._implementations = [operator.implementation(name) for name in names]
         self._operator = operator
         self._path = records
@@ -199,17 +219,18 @@ class Runner:
     def run_all(self, architecture: str, shape: tuple[int, ...]) -> None:
         """Run the default and some other configs of each implementation on a shape."""
         device = facts(architecture)
-        dims = self._operator.dimensions(self._operator.workload(shape))
+        dims = self._operator.dimensions(self._operator.workload(shape, self._dtype))
         for implementation in self._implementations:
             configs = some_configs(implementation, dims, device, self._spread)
             for position, config in enumerate(configs):
                 key = (
-                    architecture, shape_text(shape), implementation.name, config_text(config)
+                    architecture, shape_text(shape), self._dtype, implementation.name,
+                    config_text(config),
                 )  # fmt: skip
                 if key in self._done:
                     continue
                 small = run_shape(shape, is_default=position == 0)
-                workload = self._operator.workload(small)
+                workload = self._operator.workload(small, self._dtype)
                 record = self._run(architecture, shape, workload, implementation, config)
                 record = replace(record, is_default=position == 0)
                 with self._path.open("a") as file:
@@ -223,32 +244,37 @@ class Runner:
         started = time.perf_counter()
         source = self._operator.source(implementation)
         kernel = self._operator.kernel(implementation, source, config, workload)
-        code: CodeObject | None = None
+        codes: list[CodeObject] = []
         attempt, race, failure = Attempt(), "", ""
         try:
             language = self._languages[kernel.language]
-            code = language.compile_for(kernel, architecture, WAVE_SIZE)
-            attempt = self._run_schedules(code, kernel, architecture, workload, race=True)
+            codes = [
+                language.compile_for(step, architecture, WAVE_SIZE) for step in kernel.launches
+            ]
+            attempt = self._run_schedules(codes, kernel, architecture, workload, race=True)
             if "race" in attempt.fault:
                 race = attempt.fault
-                attempt = self._run_schedules(code, kernel, architecture, workload, race=False)
+                attempt = self._run_schedules(codes, kernel, architecture, workload, race=False)
             failure = attempt.fault
             if race and not failure and len(attempt.outputs) > 1:
                 failure = "the output depends on the order of the waves"
         except (TrialError, TunerError) as error:
             failure = error.message
+        build = _build_report(kernel, codes)
         return Record(
             architecture, shape_text(shape), workload.shape_text, implementation.name,
-            config_text(config), False, code.compiler if code else "",
-            bytes_hash(code.content) if code else "", code.registers if code else None,
-            _shared_bytes(kernel, code), attempt.passed,
+            config_text(config), False, build.compiler if build else "",
+            (build and build.binary_hash) or "", build.registers if build else None,
+            build.shared_bytes if build else None, attempt.passed,
             max(attempt.errors, default=None), attempt.instructions,
             time.perf_counter() - started, race, failure, datetime.now(UTC).date().isoformat(),
+            workload.dtype,
         )  # fmt: skip
 
     def _run_schedules(
-        self, code: CodeObject, kernel: Kernel, architecture: str, workload: Workload, *, race: bool
-    ) -> Attempt:
+        self, codes: list[CodeObject], kernel: Kernel, architecture: str, workload: Workload,
+        *, race: bool,
+    ) -> Attempt:  # fmt: skip
         """Run under each schedule until one fails."""
         problem = self._operator.problem(workload)
         arrays = make_inputs(problem, problem.cases[0], INPUT_SEED)
@@ -258,12 +284,14 @@ class Runner:
         [spec] = [spec for spec in problem.arrays if spec.role == "output"]
         attempt = Attempt()
         scratch = [spec for spec in problem.arrays if spec.role == "scratch"]
+        between = [spec for spec in problem.arrays if spec.role == "intermediate"]
         for schedule in SCHEDULES:
             arrays[spec.name] = np.full(spec.shape, np.nan, spec.dtype)
             arrays.update({each.name: np.zeros(each.shape, each.dtype) for each in scratch})
+            arrays.update({each.name: np.full(each.shape, np.nan, each.dtype) for each in between})
             try:
-                result = emulate(
-                    self._emulator, code, kernel, architecture, arrays, schedule, race=race
+                instructions, warnings = emulate(
+                    self._emulator, codes, kernel, architecture, arrays, schedule, race=race
                 )
                 attempt.errors.append(check(problem, arrays[spec.name], expected))
                 if any(arrays[each.name].any() for each in scratch):
@@ -271,19 +299,26 @@ class Runner:
             except Exception as error:  # the emulator reports faults by raising
                 attempt.fault = f"{type(error).__name__}: {error}"
                 return attempt
-            if result.warnings:
-                attempt.fault = f"emulator warns: {result.warnings[0]}"
+            if warnings:
+                attempt.fault = f"emulator warns: {warnings[0]}"
                 return attempt
             attempt.outputs.add(bytes_hash(arrays[spec.name].tobytes()))
             attempt.passed.append(schedule)
-            attempt.instructions = int(result.instructions)
+            attempt.instructions = instructions
         return attempt
 
 
-def _shared_bytes(kernel: Kernel, code: CodeObject | None) -> int | None:
-    if code is None or code.shared_bytes is None:
+def _build_report(kernel: Kernel, codes: list[CodeObject]) -> BuildReport | None:
+    """Return what the compiler tells of all launches together; None where not all were built."""
+    steps = kernel.launches
+    if len(codes) < len(steps):
         return None
-    return code.shared_bytes + kernel.geometry.shared_bytes
+    return report_of_steps(
+        [
+            code_report(code, step.geometry.shared_bytes)
+            for code, step in zip(codes, steps, strict=True)
+        ]
+    )
 
 
 def main() -> None:
@@ -296,6 +331,7 @@ def main() -> None:
     parser.add_argument("--records", type=Path, required=True, help="JSON lines, added to")
     parser.add_argument("--arch", choices=ARCHITECTURES, action="append")
     parser.add_argument("--shape", type=parse_shape, action="append")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--implementation", action="append", help="default: all")
     parser.add_argument("--spread", type=int, default=2, help="configs beside the default")
     parser.add_argument("--note", action="append", default=[], help="line to add to the page")
@@ -306,7 +342,7 @@ def main() -> None:
         sys.path.insert(0, str(options.emulator))
         names = options.implementation or [each.name for each in operator.implementations]
         emulator = importlib.import_module("rdna")
-        runner = Runner(emulator, operator, options.records, names, options.spread)
+        runner = Runner(emulator, operator, options.records, names, options.spread, options.dtype)
         for shape in options.shape or [parse_shape(text) for text in SHAPES]:
             for architecture in options.arch or ARCHITECTURES:
                 runner.run_all(architecture, shape)

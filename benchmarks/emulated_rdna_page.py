@@ -40,11 +40,12 @@ class Record:
     race: str
     failure: str
     date: str
+    dtype: str = "float32"  # records from before there were others have no such field
 
     @property
     def key(self) -> tuple[str, ...]:
         """What makes two records the same work."""
-        return (self.architecture, self.shape, self.implementation, self.config)
+        return (self.architecture, self.shape, self.dtype, self.implementation, self.config)
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -71,7 +72,7 @@ times, caches, occupancy, missing waits for memory, and the approximations of re
   libraries: the code is close to hiprtc's, not equal to it. A HIP code object holds all kernels
   of its file.
 - Input: case `{case}`, seed {seed}. The output is filled with NaN before each run, and all of it
-  is compared with the float64 reference: absolute {absolute:g}, relative {relative:g}.
+  is compared with the float64 reference, within the operator's tolerance: {tolerances}.
 - Schedules: {schedules} order of a workgroup's waves between barriers (random seed {order_seed}).
 - Configs: the default (first of each group), then some from the space's first to its last. The
   constraint {pointless} is set aside: it tells that a config is pointless, not that it is wrong.
@@ -81,7 +82,8 @@ times, caches, occupancy, missing waits for memory, and the approximations of re
 {races}{notes}
 Max abs error is the largest of all schedules. Wave instructions are those of one run. VGPRs are
 the compiler's figure. LDS is that of a workgroup, static and dynamic. "binary" is the start of
-the code object's SHA-256.
+the code object's SHA-256. Of an implementation of several launches, instructions are summed,
+VGPRs and LDS are the most of them, and the hash is that of all their hashes.
 """
 
 RACES = """\
@@ -94,8 +96,8 @@ RACES = """\
 HEADER = """
 ## {architecture}
 
-| shape | run | implementation | config | passed | max abs error | wave instructions | VGPRs | LDS bytes | binary |
-|---|---|---|---|---|---|---|---|---|---|
+| shape | run | dtype | implementation | config | passed | max abs error | wave instructions | VGPRs | LDS bytes | binary |
+|---|---|---|---|---|---|---|---|---|---|---|
 """  # noqa: E501 - one line of the table
 
 
@@ -106,7 +108,8 @@ def render(operator: Operator, records: list[Record], command: str, notes: list[
         records,
         key=lambda each: (
             ARCHITECTURES.index(each.architecture), math.prod(parse_shape(each.shape)),
-            names.index(each.implementation), not each.is_default,
+            list(operator.tolerances).index(each.dtype), names.index(each.implementation),
+            not each.is_default,
         ),
     )  # fmt: skip
     good = [each for each in records if not each.failure]
@@ -118,8 +121,10 @@ def render(operator: Operator, records: list[Record], command: str, notes: list[
         compilers="; ".join(sorted({each.compiler for each in records if each.compiler})),
         case=operator.cases[0].name,
         seed=INPUT_SEED,
-        absolute=operator.tolerances["float32"].absolute,
-        relative=operator.tolerances["float32"].relative,
+        tolerances="; ".join(
+            f"{dtype}: absolute {each.absolute:.3g}, relative {each.relative:.3g}"
+            for dtype, each in operator.tolerances.items()
+        ),
         schedules=", ".join(SCHEDULES),
         order_seed=SCHEDULE_SEED,
         pointless=", ".join(sorted(POINTLESS)),
@@ -140,7 +145,7 @@ def _row(record: Record) -> str:
     passed += ", race check off" if record.race else ""
     passed += f": {record.failure}" if record.failure else ""
     cells = (
-        record.shape, record.run_shape, record.implementation, record.config, passed,
+        record.shape, record.run_shape, record.dtype, record.implementation, record.config, passed,
         _cell(record.max_abs_error, ".2g"), _cell(record.instructions, "d"),
         _cell(record.registers, "d"), _cell(record.shared_bytes, "d"),
         record.binary_hash[:12] or "unavailable",

@@ -8,21 +8,22 @@
 // blocks run, also if they run one after the other; that they mostly run side by side only makes it
 // fast. The last block of a row to have seen all sums puts the words back to 0.
 //
-// Compile-time constants: COLS, BLOCK, VECTOR, KEPT, SHARED, STREAM as in rmsnorm_vector.hip; PARTS,
-// at most 32; LOOKS.
+// Compile-time constants: ELEMENT, COLS, RAGGED, BLOCK, VECTOR, KEPT, SHARED, STREAM as in
+// rmsnorm_vector.hip; PARTS, at most 32; LOOKS.
 
 #define LANES BLOCK
 #include "rmsnorm_wide.h"
 
-#define STRIDE (BLOCK * VECTOR)                       // columns that a block reads at once
-#define STEPS ((COLS + STRIDE * PARTS - 1) / (STRIDE * PARTS))  // vectors a thread has of its part
-#define WHOLE (STEPS * STRIDE * PARTS == COLS)        // no thread has less
+#define STRIDE (BLOCK * VECTOR)  // columns that a block reads at once
+// Vectors a thread has of its part.
+#define STEPS ((COLS + SPARE + STRIDE * PARTS - 1) / (STRIDE * PARTS))
+#define WHOLE (!RAGGED && STEPS * STRIDE * PARTS == COLS)  // no thread has less
 #define HELD (KEPT + SHARED)
-#define THERE (1ull << 32)                            // beside the bits of a sum, which may be 0
+#define THERE (1ull << 32)  // beside the bits of a sum, which may be 0
 
 typedef unsigned long long Word;
 
-__device__ inline bool in_row(long long column) {
+__device__ inline bool in_row(int column) {
     return WHOLE || column < COLS;
 }
 
@@ -31,10 +32,12 @@ __device__ inline float sum_in(Word word) {
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
-rmsnorm_split(const float* __restrict__ x,
-              const float* __restrict__ w,
-              float* __restrict__ y,
+rmsnorm_split(const Element* __restrict__ x,
+              const Element* __restrict__ w,
+              Element* __restrict__ y,
               Word* exchange,
+              long long x_stride,
+              long long y_stride,
               float epsilon) {
     extern __shared__ Vector shared[];
     __shared__ float partial[2][MOST_WAVES];
@@ -43,37 +46,37 @@ rmsnorm_split(const float* __restrict__ x,
     const int thread = static_cast<int>(threadIdx.x);
     const int part = static_cast<int>(blockIdx.x % PARTS);
     const long long row = blockIdx.x / PARTS;
-    const float* row_in = x + row * COLS;
-    float* row_out = y + row * COLS;
+    const Element* row_in = x + row * x_stride;
     Word* words = exchange + row * (PARTS + 1);
-    const long long first = (static_cast<long long>(part) * STEPS * BLOCK + thread) * VECTOR;
+    const int column = (part * STEPS * BLOCK + thread) * VECTOR;
+    const Share share = share_of(row_in, w, y + row * y_stride, column);
 
     Vector kept[KEPT > 0 ? KEPT : 1];
     float sum = 0.0f;
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-        if (in_row(first + step * STRIDE)) {
-            kept[step] = load(row_in + first + step * STRIDE);
+        if (in_row(share.first + step * STRIDE)) {
+            kept[step] = load_once(share, step * STRIDE);
         }
     }
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-        if (in_row(first + step * STRIDE)) {
+        if (in_row(share.first + step * STRIDE)) {
             sum += squares(kept[step]);
         }
     }
 #pragma unroll 4
     for (int step = KEPT; step < HELD; ++step) {
-        if (in_row(first + step * STRIDE)) {
-            const Vector value = load(row_in + first + step * STRIDE);
+        if (in_row(share.first + step * STRIDE)) {
+            const Vector value = load_once(share, step * STRIDE);
             shared[(step - KEPT) * BLOCK + thread] = value;
             sum += squares(value);
         }
     }
 #pragma unroll 4
     for (int step = HELD; step < STEPS; ++step) {
-        if (in_row(first + step * STRIDE)) {
-            sum += squares(load(row_in + first + step * STRIDE));
+        if (in_row(share.first + step * STRIDE)) {
+            sum += squares(load(share, step * STRIDE));
         }
     }
     sum = sum_of_row(sum, partial[0]);
@@ -95,11 +98,12 @@ rmsnorm_split(const float* __restrict__ x,
         if (is_there[other]) {
             continue;  // all threads of the block read the same
         }
-        const long long begin = (static_cast<long long>(other) * STEPS * BLOCK + thread) * VECTOR;
+        const int begin = (other * STEPS * BLOCK + thread) * VECTOR;
+        const Share theirs = share_of(row_in, w, y + row * y_stride, begin);
         float missing = 0.0f;
         for (int step = 0; step < STEPS; ++step) {
-            if (in_row(begin + step * STRIDE)) {
-                missing += squares(load(row_in + begin + step * STRIDE));
+            if (in_row(theirs.first + step * STRIDE)) {
+                missing += squares(load(theirs, step * STRIDE));
             }
         }
         missing = sum_of_row(missing, partial[turn]);
@@ -126,24 +130,22 @@ rmsnorm_split(const float* __restrict__ x,
     const float scale = rsqrtf(total / static_cast<float>(COLS) + epsilon);
 #pragma unroll 4
     for (int step = STEPS - 1; step >= HELD; --step) {
-        const long long column = first + step * STRIDE;
-        if (in_row(column)) {
-            store(row_out + column, scaled(load(row_in + column), scale, load(w + column)));
+        if (in_row(share.first + step * STRIDE)) {
+            const Vector value = load_once(share, step * STRIDE);
+            store(share, step * STRIDE, scaled(value, scale, load_weights(share, step * STRIDE)));
         }
     }
 #pragma unroll 4
     for (int step = KEPT; step < HELD; ++step) {
-        const long long column = first + step * STRIDE;
-        if (in_row(column)) {
+        if (in_row(share.first + step * STRIDE)) {
             const Vector value = shared[(step - KEPT) * BLOCK + thread];
-            store(row_out + column, scaled(value, scale, load(w + column)));
+            store(share, step * STRIDE, scaled(value, scale, load_weights(share, step * STRIDE)));
         }
     }
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-        const long long column = first + step * STRIDE;
-        if (in_row(column)) {
-            store(row_out + column, scaled(kept[step], scale, load(w + column)));
+        if (in_row(share.first + step * STRIDE)) {
+            store(share, step * STRIDE, scaled(kept[step], scale, load_weights(share, step * STRIDE)));
         }
     }
 }

@@ -3,23 +3,26 @@
 // the host's C++ compiler.
 //
 // Compile-time constants:
-//   COLS     columns of a row, a multiple of VECTOR
+//   ELEMENT  what the arrays hold, see element.h
+//   COLS     columns of a row
+//   RAGGED   1: COLS or a stride is no multiple of VECTOR
 //   BLOCK    threads a block
 //   LANES    threads that share a row, a power of two that divides BLOCK
-//   VECTOR   floats a load: 1, 2 or 4
+//   VECTOR   elements an access: 1, 2, 4 or 8, at most 16 bytes of them
 //   KEPT     of a thread's vectors, so many stay in registers between the two passes
 //   SHARED   so many more stay in LDS; what is left is read again
 //   EARLY    1: load the weights of the kept vectors before the reduction
-//   STREAM   1: results are written past the cache, for nobody here reads them
+//   STREAM   1: the caches are asked not to keep results; 2: nor the row, where it stays on chip
 //
 // BLOCK / LANES rows go through a block at a time, and a block takes several such groups where
-// the grid is smaller than the rows. Row offsets are 64 bits wide.
+// the grid is smaller than the rows. Row offsets are 64 bits wide; strides are elements from the
+// start of a row to the start of the next one.
 
 #include "rmsnorm_wide.h"
 
-#define STRIDE (LANES * VECTOR)               // columns that a row's threads read at once
-#define STEPS ((COLS + STRIDE - 1) / STRIDE)  // vectors a thread has of a row
-#define ROWS (BLOCK / LANES)                  // rows in a block at a time
+#define STRIDE (LANES * VECTOR)  // columns that a row's threads read at once
+#define STEPS ((COLS + SPARE + STRIDE - 1) / STRIDE)  // vectors a thread has of a row
+#define ROWS (BLOCK / LANES)     // rows in a block at a time
 #define HELD (KEPT + SHARED)
 
 // Whether step `step` of this thread lies in the row; known at compile time but for the last one.
@@ -29,57 +32,58 @@ __device__ inline bool in_row(int step, int first) {
 
 extern "C" __global__ void
 __launch_bounds__(BLOCK)
-rmsnorm_vector(const float* __restrict__ x,
-               const float* __restrict__ w,
-               float* __restrict__ y,
+rmsnorm_vector(const Element* __restrict__ x,
+               const Element* __restrict__ w,
+               Element* __restrict__ y,
                long long rows,
+               long long x_stride,
+               long long y_stride,
                float epsilon) {
     extern __shared__ Vector shared[];
     __shared__ float partial[2][MOST_WAVES];
     const int thread = static_cast<int>(threadIdx.x);
-    const int first = thread % LANES * VECTOR;
     int turn = 0;
     // All threads of a block make the same number of turns, so that no barrier is missed.
     for (long long group = static_cast<long long>(blockIdx.x) * ROWS; group < rows;
          group += static_cast<long long>(gridDim.x) * ROWS, turn ^= 1) {
         const long long row = group + thread / LANES;
         const bool has_row = row < rows;
-        const float* row_in = x + (has_row ? row : group) * COLS + first;
-        float* row_out = y + row * COLS + first;
+        const Share share = share_of(x + (has_row ? row : group) * x_stride, w, y + row * y_stride,
+                                     thread % LANES * VECTOR);
 
         Vector kept[KEPT > 0 ? KEPT : 1];
         Vector weight[KEPT > 0 ? KEPT : 1];
         float sum = 0.0f;
 #pragma unroll
         for (int step = 0; step < KEPT; ++step) {
-            if (in_row(step, first)) {
-                kept[step] = load(row_in + step * STRIDE);
+            if (in_row(step, share.first)) {
+                kept[step] = load_once(share, step * STRIDE);
             }
         }
 #pragma unroll
         for (int step = 0; step < KEPT; ++step) {
-            if (EARLY && in_row(step, first)) {
-                weight[step] = load(w + step * STRIDE + first);
+            if (EARLY && in_row(step, share.first)) {
+                weight[step] = load_weights(share, step * STRIDE);
             }
         }
 #pragma unroll
         for (int step = 0; step < KEPT; ++step) {
-            if (in_row(step, first)) {
+            if (in_row(step, share.first)) {
                 sum += squares(kept[step]);
             }
         }
 #pragma unroll 4
         for (int step = KEPT; step < HELD; ++step) {
-            if (in_row(step, first)) {
-                const Vector value = load(row_in + step * STRIDE);
+            if (in_row(step, share.first)) {
+                const Vector value = load_once(share, step * STRIDE);
                 shared[(step - KEPT) * BLOCK + thread] = value;
                 sum += squares(value);
             }
         }
 #pragma unroll 4
         for (int step = HELD; step < STEPS; ++step) {
-            if (in_row(step, first)) {
-                sum += squares(load(row_in + step * STRIDE));
+            if (in_row(step, share.first)) {
+                sum += squares(load(share, step * STRIDE));
             }
         }
 
@@ -91,23 +95,23 @@ rmsnorm_vector(const float* __restrict__ x,
         // What is read again goes first: the end of the row is the likeliest to be in the cache.
 #pragma unroll 4
         for (int step = STEPS - 1; step >= HELD; --step) {
-            if (in_row(step, first)) {
-                const Vector value = load(row_in + step * STRIDE);
-                store(row_out + step * STRIDE, scaled(value, scale, load(w + step * STRIDE + first)));
+            if (in_row(step, share.first)) {
+                const Vector value = load_once(share, step * STRIDE);
+                store(share, step * STRIDE, scaled(value, scale, load_weights(share, step * STRIDE)));
             }
         }
 #pragma unroll 4
         for (int step = KEPT; step < HELD; ++step) {
-            if (in_row(step, first)) {
+            if (in_row(step, share.first)) {
                 const Vector value = shared[(step - KEPT) * BLOCK + thread];
-                store(row_out + step * STRIDE, scaled(value, scale, load(w + step * STRIDE + first)));
+                store(share, step * STRIDE, scaled(value, scale, load_weights(share, step * STRIDE)));
             }
         }
 #pragma unroll
         for (int step = 0; step < KEPT; ++step) {
-            if (in_row(step, first)) {
-                const Vector factor = EARLY ? weight[step] : load(w + step * STRIDE + first);
-                store(row_out + step * STRIDE, scaled(kept[step], scale, factor));
+            if (in_row(step, share.first)) {
+                const Vector factor = EARLY ? weight[step] : load_weights(share, step * STRIDE);
+                store(share, step * STRIDE, scaled(kept[step], scale, factor));
             }
         }
     }

@@ -1,6 +1,13 @@
-// What the kernels with wide loads share. The including file defines BLOCK, LANES (threads that sum
-// one row, or one part of it), VECTOR (floats a load: 1, 2 or 4) and STREAM.
+// What the kernels with wide accesses share. The including file defines BLOCK, LANES (threads that
+// sum one row, or one part of it), COLS, VECTOR (elements an access, at most 16 bytes of them),
+// STREAM and RAGGED (1: a row may begin or end where no whole vector does).
+//
+// In ragged rows a thread's vectors lie on the addresses that a wide access may have, so that the
+// first one may begin before the row and the last one may end behind it: of these two only what is
+// in the row is touched, an element at a time.
 #pragma once
+
+#include "element.h"
 
 #if defined(__CUDACC__)
 #define SHUFFLE_XOR(value, offset) __shfl_xor_sync(0xffffffffu, value, offset)
@@ -9,38 +16,123 @@
 #endif
 
 #define MOST_WAVES (BLOCK / 32)  // of the smallest wave there is
+#define SPARE (RAGGED ? VECTOR - 1 : 0)  // columns that a row's vectors may have beyond it
+#define VECTOR_BYTES (VECTOR * (ELEMENT == 0 ? 4 : 2))
 
-struct alignas(4 * VECTOR) Vector {
-    float at[VECTOR];
+struct alignas(VECTOR_BYTES) Vector {
+    Element at[VECTOR];
 };
 
-__device__ inline Vector load(const float* from) {
-    return *reinterpret_cast<const Vector*>(from);
+// Accesses that ask the caches not to keep what they touch.
+#if defined(__CUDACC__)
+#if VECTOR_BYTES == 16
+typedef uint4 Raw;
+#elif VECTOR_BYTES == 8
+typedef uint2 Raw;
+#elif VECTOR_BYTES == 4
+typedef unsigned Raw;
+#else
+typedef unsigned short Raw;
+#endif
+#define LOAD_ONCE(from) __ldcs(from)
+#define STORE_ONCE(value, to) __stcs(to, value)
+#elif defined(__clang__)
+typedef unsigned short Raw __attribute__((ext_vector_type(VECTOR_BYTES / 2)));
+#define LOAD_ONCE(from) __builtin_nontemporal_load(from)
+#define STORE_ONCE(value, to) __builtin_nontemporal_store(value, to)
+#else
+typedef Vector Raw;
+#define LOAD_ONCE(from) (*(from))
+#define STORE_ONCE(value, to) (*(to) = (value))
+#endif
+
+union Bits {
+    Vector vector;
+    Raw raw;
+};
+
+// A thread's vectors of a row, or of a part of one: `first` is the column of the first of them, to
+// which the pointers lead; the others are given by their distance from it in elements.
+struct Share {
+    const Element* x;
+    const Element* w;
+    Element* y;
+    int first;
+    bool w_aligned, y_aligned;  // lie as the row does: whole vectors can be accessed
+};
+
+// By how many elements a row begins after an address that a wide access may have.
+__device__ inline int lead_of(const Element* row) {
+    return RAGGED ? static_cast<int>(reinterpret_cast<size_t>(row) / sizeof(Element) % VECTOR) : 0;
 }
 
-__device__ inline void store(float* to, const Vector& value) {
-#if STREAM && defined(__CUDACC__) && VECTOR == 4
-    __stcs(reinterpret_cast<float4*>(to), make_float4(value.at[0], value.at[1], value.at[2], value.at[3]));
-#elif STREAM && defined(__CUDACC__) && VECTOR == 2
-    __stcs(reinterpret_cast<float2*>(to), make_float2(value.at[0], value.at[1]));
-#elif STREAM && defined(__CUDACC__)
-    __stcs(to, value.at[0]);
-#elif STREAM && defined(__clang__)
-    typedef float Wide __attribute__((ext_vector_type(VECTOR)));
-    Wide wide;
-    for (int i = 0; i < VECTOR; ++i) {
-        wide[i] = value.at[i];
+__device__ inline Share share_of(const Element* x, const Element* w, Element* y, int column) {
+    const int lead = lead_of(x);
+    const int first = column - lead;
+    return {x + first, w + first, y + first, first, lead_of(w) == lead, lead_of(y) == lead};
+}
+
+__device__ inline bool is_whole(int column) {
+    return !RAGGED || (column >= 0 && column + VECTOR <= COLS);
+}
+
+__device__ inline bool is_column(int column) {
+    return column >= 0 && column < COLS;
+}
+
+// The vector at `from`, which is column `column`; 0 where that lies outside the row.
+__device__ inline Vector load_vector(const Element* from, int column, bool is_aligned) {
+    if (!RAGGED || (is_aligned && is_whole(column))) {
+        return *reinterpret_cast<const Vector*>(from);
     }
-    __builtin_nontemporal_store(wide, reinterpret_cast<Wide*>(to));
-#else
-    *reinterpret_cast<Vector*>(to) = value;
-#endif
+    Vector result;
+    for (int i = 0; i < VECTOR; ++i) {
+        result.at[i] = is_column(column + i) ? from[i] : Element();
+    }
+    return result;
+}
+
+__device__ inline Vector load(const Share& share, int distance) {
+    return load_vector(share.x + distance, share.first + distance, true);
+}
+
+// As `load`, of what no thread reads again.
+__device__ inline Vector load_once(const Share& share, int distance) {
+    if (STREAM < 2 || !is_whole(share.first + distance)) {
+        return load(share, distance);
+    }
+    Bits bits;
+    bits.raw = LOAD_ONCE(reinterpret_cast<const Raw*>(share.x + distance));
+    return bits.vector;
+}
+
+__device__ inline Vector load_weights(const Share& share, int distance) {
+    return load_vector(share.w + distance, share.first + distance, share.w_aligned);
+}
+
+__device__ inline void store(const Share& share, int distance, const Vector& value) {
+    Element* to = share.y + distance;
+    const int column = share.first + distance;
+    if (RAGGED && !(share.y_aligned && is_whole(column))) {
+        for (int i = 0; i < VECTOR; ++i) {
+            if (is_column(column + i)) {
+                to[i] = value.at[i];
+            }
+        }
+    } else if (STREAM) {
+        Bits bits;
+        bits.vector = value;
+        STORE_ONCE(bits.raw, reinterpret_cast<Raw*>(to));
+    } else {
+        *reinterpret_cast<Vector*>(to) = value;
+    }
 }
 
 __device__ inline float squares(const Vector& value) {
     float sum = 0.0f;
     for (int i = 0; i < VECTOR; ++i) {
-        sum += value.at[i] * value.at[i];
+        const float each = widen(value.at[i]);
+        sum += each * each;
     }
     return sum;
 }
@@ -48,7 +140,7 @@ __device__ inline float squares(const Vector& value) {
 __device__ inline Vector scaled(const Vector& value, float scale, const Vector& weight) {
     Vector result;
     for (int i = 0; i < VECTOR; ++i) {
-        result.at[i] = value.at[i] * scale * weight.at[i];
+        result.at[i] = narrow(widen(value.at[i]) * scale * widen(weight.at[i]));
     }
     return result;
 }

@@ -15,11 +15,23 @@ from tuner.operator import Implementation
 from tuner.operator import LaunchGeometry
 
 FLOAT_BYTES = 4
+ACCESS_BYTES = 16  # the widest access of a thread on every device here
 OWN_LDS_BYTES = 512  # 2 * 32 floats for the sums of waves, 2 * 32 words for those of parts
 SPLIT_FROM_COLS = 16_384
+MOST_COLS = 2**30  # columns are counted in 32 bits, with a block's to spare
 MOST_PARTS = 32
 # A bound, not a tuned value: a block whose sum is not there by then may not be running at all.
 MOST_LOOKS = 4096
+
+
+def vector_bytes(config: Config, dims: Dims) -> int:
+    """Bytes of a thread's access: VECTOR elements."""
+    return int(config["VECTOR"]) * dims["item_bytes"]
+
+
+def is_ragged(vector: int, dims: Dims) -> bool:
+    """Tell whether a row may begin or end where no whole vector does."""
+    return any(dims[name] % vector for name in ("cols", "x_stride", "y_stride"))
 
 
 def lanes(config: Config) -> int:
@@ -28,13 +40,19 @@ def lanes(config: Config) -> int:
 
 
 def steps(config: Config, dims: Dims) -> int:
-    """Vectors a thread has of a row."""
-    return -(-dims["cols"] // (lanes(config) * int(config["VECTOR"])))
+    """Vectors a thread has of a row; in a ragged one, the first may begin before the row."""
+    vector = int(config["VECTOR"])
+    cols = dims["cols"] + (vector - 1 if is_ragged(vector, dims) else 0)
+    return -(-cols // (lanes(config) * vector))
 
 
 def kept(config: Config, dims: Dims) -> int:
-    """Of a thread's vectors, how many fit the FLOATS registers that hold the row."""
-    return min(steps(config, dims), int(config["FLOATS"]) // int(config["VECTOR"]))
+    """Of a thread's vectors, how many fit the FLOATS registers that hold the row.
+
+    A register holds one element of 4 bytes or two of 2.
+    """
+    room_bytes = int(config["FLOATS"]) * FLOAT_BYTES
+    return min(steps(config, dims), room_bytes // vector_bytes(config, dims))
 
 
 def shared(config: Config, dims: Dims) -> int:
@@ -44,51 +62,60 @@ def shared(config: Config, dims: Dims) -> int:
 
 def lds_bytes(config: Config, dims: Dims) -> int:
     """Dynamic LDS of a block: what its threads hold there."""
-    vector_bytes = int(config["VECTOR"]) * FLOAT_BYTES
-    return shared(config, dims) * int(config["BLOCK"]) * vector_bytes
+    return shared(config, dims) * int(config["BLOCK"]) * vector_bytes(config, dims)
 
 
-def widest_load(cols: int) -> int:
-    """Floats of the widest load that may begin every row."""
-    return next(each for each in (4, 2, 1) if cols % each == 0)
+def vectors(dims: Dims) -> tuple[int, ...]:
+    """Elements of an access, up to the widest."""
+    return tuple(each for each in (1, 2, 4, 8) if each * dims["item_bytes"] <= ACCESS_BYTES)
+
+
+def widest_vector(dims: Dims) -> int:
+    """Elements of the widest access that leaves no row ragged."""
+    return max(each for each in vectors(dims) if not is_ragged(each, dims))
 
 
 def constants_of(*names: str, **fixed: int) -> Callable[[Config, Dims], Config]:
     """Return what gives a kernel's constants: parameters, what follows from the row, and more."""
 
     def constants_of_config(config: Config, dims: Dims) -> Config:
-        held = {"KEPT": kept(config, dims), "SHARED": shared(config, dims)}
-        return {**{name: config[name] for name in names}, "COLS": dims["cols"], **held, **fixed}
+        derived = {
+            "COLS": dims["cols"],
+            "RAGGED": int(is_ragged(int(config["VECTOR"]), dims)),
+            "KEPT": kept(config, dims),
+            "SHARED": shared(config, dims),
+        }
+        return {**{name: config[name] for name in names}, **derived, **fixed}
 
     return constants_of_config
 
 
-def vector_parameters(_dims: Dims) -> Grid:
+def vector_parameters(dims: Dims) -> Grid:
     """Threads a block and a row, width of a load, where the row is held."""
     return {
         "BLOCK": (64, 128, 256, 512, 1024),
         "LANES": (8, 16, 32, 64, 128, 256, 512, 1024),
-        "VECTOR": (1, 2, 4),
+        "VECTOR": vectors(dims),
         "FLOATS": (8, 16, 32, 64),
         "LDS": (0, 1),
         "TURNS": (1, 2, 4, 8),
         "EARLY": (0, 1),
-        "STREAM": (0, 1),
+        "STREAM": (0, 1, 2),
     }
 
 
 def vector_default(dims: Dims, _facts: DeviceFacts) -> Config:
-    """The widest load that the columns allow, at most 32 floats of a row in each thread.
+    """The widest access that leaves no row ragged, at most 32 elements of a row in each thread.
 
-    Where that does not hold the row, 16: clang for gfx942 spills at 1024 threads with 32.
+    Where its registers do not hold the row, 16: clang for gfx942 spills at 1024 threads with 32.
     """
-    cols = dims["cols"]
-    threads = min(1024, max(8, next_power_of_two(-(-cols // 32))))
-    floats = next((each for each in (8, 16, 32) if threads * each >= cols), 16)
+    threads = min(1024, max(8, next_power_of_two(-(-dims["cols"] // 32))))
+    row_floats = -(-dims["cols"] * dims["item_bytes"] // FLOAT_BYTES)
+    floats = next((each for each in (8, 16, 32) if threads * each >= row_floats), 16)
     return {
         "BLOCK": max(128, threads),
         "LANES": threads,
-        "VECTOR": widest_load(cols),
+        "VECTOR": widest_vector(dims),
         "FLOATS": floats,
         "LDS": 0,
         "TURNS": 1,
@@ -116,20 +143,27 @@ def check_lanes(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
 
 
 def check_vector(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
-    """Every row must begin at an address that a load of VECTOR floats may have."""
-    if dims["cols"] % int(config["VECTOR"]):
-        return f"{dims['cols']} columns are no multiple of VECTOR {config['VECTOR']}"
+    """No device here has wider accesses."""
+    width_bytes = vector_bytes(config, dims)
+    if width_bytes > ACCESS_BYTES:
+        return f"VECTOR {config['VECTOR']}: {width_bytes} bytes > {ACCESS_BYTES}"
     return ""
+
+
+def check_columns(_config: Config, dims: Dims, _facts: DeviceFacts) -> str:
+    """Column numbers must fit 32 bits, with a block to spare."""
+    return f"{dims['cols']} columns > {MOST_COLS}" if dims["cols"] > MOST_COLS else ""
 
 
 def held_in_one_way(fewest_floats: int) -> Constraint:
     """Refuse a config that is another one under a second name."""
 
     def check(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
-        floats = steps(config, dims) * int(config["VECTOR"])
-        if int(config["FLOATS"]) > fewest_floats and floats <= int(config["FLOATS"]) // 2:
-            return f"FLOATS {config['FLOATS']}: a thread has {floats} floats of a row"
-        if config["LDS"] and floats <= int(config["FLOATS"]):
+        held_bytes = steps(config, dims) * vector_bytes(config, dims)
+        room_bytes = int(config["FLOATS"]) * FLOAT_BYTES
+        if int(config["FLOATS"]) > fewest_floats and 2 * held_bytes <= room_bytes:
+            return f"FLOATS {config['FLOATS']}: a thread has {held_bytes} bytes of a row"
+        if config["LDS"] and held_bytes <= room_bytes:
             return "LDS 1: registers hold the row"
         return ""
 
@@ -146,22 +180,22 @@ def split_parameters(dims: Dims) -> Grid:
     return {
         "PARTS": (2, 4, 8, 16, 32),
         "BLOCK": (128, 256, 512, 1024),
-        "VECTOR": (1, 2, 4),
+        "VECTOR": vectors(dims),
         "FLOATS": (16, 32, 64),
         "LDS": (0, 1),
-        "STREAM": (0, 1),
+        "STREAM": (0, 1, 2),
     }
 
 
 def split_default(dims: Dims, _facts: DeviceFacts | None = None) -> Config:
-    """About 16384 columns a block of 512 threads, 32 floats each."""
-    cols = dims["cols"]
-    parts = min(MOST_PARTS, max(2, next_power_of_two(-(-cols // 16384))))
+    """About 16384 columns a block of 512 threads, 32 elements each."""
+    parts = min(MOST_PARTS, max(2, next_power_of_two(-(-dims["cols"] // 16384))))
+    row_floats = -(-dims["cols"] * dims["item_bytes"] // FLOAT_BYTES)
     return {
         "PARTS": parts,
         "BLOCK": 512,
-        "VECTOR": widest_load(cols),
-        "FLOATS": 16 if cols <= parts * 512 * 16 else 32,
+        "VECTOR": widest_vector(dims),
+        "FLOATS": 16 if row_floats <= parts * 512 * 16 else 32,
         "LDS": 0,
         "STREAM": 0,
     }
@@ -182,8 +216,8 @@ def check_long_row(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
     """Sharing a row pays off where it outgrows one block."""
     if dims["cols"] < SPLIT_FROM_COLS:
         return f"{dims['cols']} columns < {SPLIT_FROM_COLS}: a block holds the row"
-    columns_a_step = int(config["BLOCK"]) * int(config["VECTOR"])
-    if columns_a_step * (int(config["PARTS"]) - 1) >= dims["cols"]:
+    part_cols = steps(config, dims) * int(config["BLOCK"]) * int(config["VECTOR"])
+    if part_cols * (int(config["PARTS"]) - 1) >= dims["cols"]:
         return f"PARTS {config['PARTS']}: one of them gets no column"
     return ""
 
@@ -197,6 +231,7 @@ def check_lds_room(config: Config, dims: Dims, facts: DeviceFacts) -> str:
 SPLIT_RULES = (
     constraints.power_of_two("PARTS", "BLOCK", "VECTOR"),
     Constraint("vector", check_vector),
+    Constraint("columns", check_columns),
     Constraint("long_row", check_long_row),
     held_in_one_way(fewest_floats=16),
     Constraint("lds_room", check_lds_room),
@@ -206,6 +241,7 @@ VECTOR_RULES = (
     constraints.power_of_two("BLOCK", "LANES", "VECTOR"),
     Constraint("lanes", check_lanes),
     Constraint("vector", check_vector),
+    Constraint("columns", check_columns),
     held_in_one_way(fewest_floats=8),
     Constraint("lds_room", check_lds_room),
 )
@@ -215,7 +251,7 @@ HIP_VECTOR = Implementation(
     language="hip",
     source="rmsnorm_vector.hip",
     entry="rmsnorm_vector",
-    arguments=("x", "w", "y", "rows", "epsilon"),
+    arguments=("x", "w", "y", "rows", "x_stride", "y_stride", "epsilon"),
     parameters=vector_parameters,
     default=vector_default,
     geometry=vector_geometry,
@@ -229,7 +265,7 @@ HIP_SPLIT = Implementation(
     language="hip",
     source="rmsnorm_split.hip",
     entry="rmsnorm_split",
-    arguments=("x", "w", "y", "exchange", "epsilon"),
+    arguments=("x", "w", "y", "exchange", "x_stride", "y_stride", "epsilon"),
     parameters=split_parameters,
     default=split_default,
     geometry=split_geometry,

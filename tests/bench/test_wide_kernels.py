@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from tuner.bench.validate import Checker
 from tuner.domain.identity import Config
 from tuner.domain.space import first_violation
 from tuner.domain.space import grid_configs
+from tuner.domain.workload import Workload
 from tuner.operator import load_operator
 
 RMSNORM = load_operator(Path(__file__).parents[2] / "kernels" / "rmsnorm")
@@ -33,8 +35,28 @@ VECTOR = {
     "LDS": 0, "TURNS": 1, "EARLY": 0, "STREAM": 0,
 }  # fmt: skip
 SPLIT = {"PARTS": 2, "BLOCK": 128, "VECTOR": 1, "FLOATS": 16, "LDS": 0, "STREAM": 0}
-# Shape, what differs from the above, and how many of a thread's vectors are then in registers
-# and in LDS; the others are read again.
+F32, F16, BF16 = "float32", "float16", "bfloat16"
+
+
+class Case(NamedTuple):
+    """A config by what differs from the above, and what it must come to.
+
+    ``held`` says how many of a thread's vectors are in registers and in LDS; the others are read
+    again.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    changes: Config
+    held: tuple[int, int]
+    dtype: str = F32
+    padding: int = 0
+
+    @property
+    def config(self) -> Config:
+        return {**(VECTOR if self.name == "hip-vector" else SPLIT), **self.changes}
+
+
 VECTORS = [
     ((1, 1), {"LANES": 8}, (1, 0)),
     ((3, 13), {"LANES": 8, "EARLY": 1}, (2, 0)),
@@ -48,7 +70,25 @@ VECTORS = [
     ((7, 1023), {"BLOCK": 64, "LANES": 64, "FLOATS": 16, "TURNS": 2}, (16, 0)),
     ((3, 8192), {"BLOCK": 256, "LANES": 256, "VECTOR": 4, "FLOATS": 32}, (8, 0)),
     ((3, 8192), {"BLOCK": 512, "LANES": 256, "VECTOR": 2, "LDS": 1, "TURNS": 2}, (4, 12)),
-    ((3, 8192), {"BLOCK": 1024, "LANES": 1024, "VECTOR": 4, "STREAM": 1}, (2, 0)),
+    ((3, 8192), {"BLOCK": 1024, "LANES": 1024, "VECTOR": 4, "STREAM": 2}, (2, 0)),
+    # Ragged rows: vectors begin before a row and end behind it.
+    ((1, 1), {"LANES": 8, "VECTOR": 4}, (1, 0)),
+    ((9, 13), {"LANES": 8, "VECTOR": 2, "EARLY": 1}, (1, 0)),
+    ((9, 257), {"LANES": 16, "VECTOR": 4, "TURNS": 4, "STREAM": 2}, (2, 0)),
+    ((7, 1023), {"VECTOR": 4, "FLOATS": 16, "LDS": 1}, (4, 5)),
+    ((7, 1023), {"VECTOR": 2, "FLOATS": 8, "EARLY": 1}, (4, 0)),
+    ((7, 1023), {"BLOCK": 256, "LANES": 256, "VECTOR": 4}, (2, 0)),
+    ((7, 1024), {"LANES": 64, "VECTOR": 4, "FLOATS": 16}, (4, 0), F32, 3),
+    ((7, 1021), {"LANES": 64, "VECTOR": 4, "FLOATS": 16}, (4, 0), F32, 3),
+    ((7, 1021), {"LANES": 64}, (8, 0), F32, 5),
+    # Elements of 2 bytes.
+    ((5, 1000), {"LANES": 32, "VECTOR": 8, "FLOATS": 16}, (4, 0), F16),
+    ((5, 1000), {"LANES": 32, "VECTOR": 8, "STREAM": 2, "LDS": 1}, (2, 2), BF16),
+    ((5, 1000), {"LANES": 64, "VECTOR": 4, "EARLY": 1, "STREAM": 1}, (4, 0), BF16),
+    ((5, 999), {"LANES": 64, "VECTOR": 1}, (16, 0), F16),
+    ((9, 1023), {"LANES": 32, "VECTOR": 8}, (2, 0), F16),
+    ((9, 1023), {"LANES": 32, "VECTOR": 8, "EARLY": 1}, (2, 0), BF16, 1),
+    ((9, 1019), {"LANES": 32, "VECTOR": 2, "FLOATS": 16}, (16, 0), BF16, 4),
 ]
 SPLITS = [
     ((1, 16384), {"VECTOR": 4, "FLOATS": 64}, (16, 0)),
@@ -58,10 +98,14 @@ SPLITS = [
     ((2, 65536), {"PARTS": 16, "BLOCK": 256, "VECTOR": 4, "LDS": 0}, (4, 0)),
     ((2, 65536), {"PARTS": 2, "BLOCK": 1024, "VECTOR": 4, "FLOATS": 32}, (8, 0)),
     ((1, 16384), {"VECTOR": 4, "LDS": 1}, (4, 12)),
+    ((5, 20001), {"VECTOR": 4, "PARTS": 8, "STREAM": 2}, (4, 0)),
+    ((5, 20001), {"VECTOR": 8, "PARTS": 4, "LDS": 1}, (4, 1), F16),
+    ((3, 20003), {"VECTOR": 8, "PARTS": 4, "BLOCK": 256, "STREAM": 1}, (3, 0), BF16, 3),
+    ((1, 16384), {"VECTOR": 8, "FLOATS": 32, "PARTS": 4}, (4, 0), BF16),
 ]
-CONFIGS = [
-    *(("hip-vector", shape, {**VECTOR, **changes}, held) for shape, changes, held in VECTORS),
-    *(("hip-split", shape, {**SPLIT, **changes}, held) for shape, changes, held in SPLITS),
+CASES = [
+    *(Case("hip-vector", *each) for each in VECTORS),  # type: ignore[arg-type]
+    *(Case("hip-split", *each) for each in SPLITS),  # type: ignore[arg-type]
 ]
 
 
@@ -75,10 +119,13 @@ def cpu(
 
 
 def check(
-    cpu: CpuDevice, name: str, shape: tuple[int, ...], config: Config, cases: int | None = None
+    cpu: CpuDevice, name: str, workload: Workload, config: Config, cases: int | None = None
 ) -> None:
-    """Run a legal config on the operator's inputs; right means also that the scratch is left 0."""
-    implementation, workload = RMSNORM.implementation(name), RMSNORM.workload(shape)
+    """Run a legal config on the operator's inputs; right means also that the scratch is left 0.
+
+    Nor may anything be written between the rows.
+    """
+    implementation = RMSNORM.implementation(name)
     dims = RMSNORM.dimensions(workload)
     assert first_violation(config, dims, cpu.facts, implementation.constraints) is None
     kernel = RMSNORM.kernel(implementation, RMSNORM.source(implementation), config, workload)
@@ -93,31 +140,33 @@ def check(
         checker.close()
 
 
-@pytest.mark.parametrize(("name", "shape", "config", "held"), CONFIGS)
-def test_every_branch_is_right_on_every_input(
-    cpu: CpuDevice,
-    name: str,
-    shape: tuple[int, ...],
-    config: Config,
-    held: tuple[int, int],
-) -> None:
-    implementation = RMSNORM.implementation(name)
-    dims = RMSNORM.dimensions(RMSNORM.workload(shape))
-    constants = implementation.constants(config, dims)
-    assert (constants["KEPT"], constants["SHARED"]) == held
-    check(cpu, name, shape, config)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name}-{case.shape}-{case.dtype}")
+def test_every_branch_is_right_on_every_input(cpu: CpuDevice, case: Case) -> None:
+    implementation = RMSNORM.implementation(case.name)
+    workload = RMSNORM.workload(case.shape, case.dtype, row_padding=case.padding)
+    constants = implementation.constants(case.config, RMSNORM.dimensions(workload))
+    assert (constants["KEPT"], constants["SHARED"]) == case.held
+    check(cpu, case.name, workload, case.config)
 
 
-@given(shape=st.tuples(st.integers(1, 9), st.integers(1, 3000)), seed=st.integers(0, 2**32))
+@given(
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 3000)),
+    dtype=st.sampled_from([F32, F16, BF16]),
+    padding=st.integers(0, 9),
+    seed=st.integers(0, 2**32),
+)
 @settings(
     deadline=None, max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_any_legal_config_is_right(cpu: CpuDevice, shape: tuple[int, int], seed: int) -> None:
+def test_any_legal_config_is_right(
+    cpu: CpuDevice, shape: tuple[int, int], dtype: str, padding: int, seed: int
+) -> None:
     implementation = RMSNORM.implementation("hip-vector")
-    dims = RMSNORM.dimensions(RMSNORM.workload(shape))
+    workload = RMSNORM.workload(shape, dtype, row_padding=padding)
+    dims = RMSNORM.dimensions(workload)
     legal = [
         config
         for config in grid_configs(implementation.parameters(dims))
         if first_violation(config, dims, cpu.facts, implementation.constraints) is None
     ]
-    check(cpu, "hip-vector", shape, random.Random(seed).choice(legal), cases=1)
+    check(cpu, "hip-vector", workload, random.Random(seed).choice(legal), cases=1)

@@ -162,6 +162,11 @@ def _job(detail: TrialDetail, launches: int, settings: Settings) -> TrialJob:
     )
     implementation = operator.implementation(summary.implementation)
     kernel = operator.kernel(implementation, source, summary.config, summary.workload)
+    if kernel.then:
+        raise UsageError(
+            f"trial {summary.id} runs {len(kernel.launches)} kernels, a profile is of one",
+            hint="profile a trial of an implementation that is one kernel",
+        )
     problem = operator.problem(summary.workload)
     wanted = detail.protocol.input_case
     timed = [case for case in problem.cases if wanted in ("", case.name)][:1]

@@ -255,7 +255,7 @@ class Bench:
         changed = checker.changed_input(checker.case(timed, job.sampling.input_seed))
         if changed:
             self._drop_sets()  # it may have changed any of them
-            raise UnstableResult(f"the kernel changed the {changed} while it was timed")
+            raise UnstableResult(f"the kernel changed its input {changed} while it was timed")
         fresh_seed = job.sampling.input_seed + FRESH_SEED_STEP
         # The last word on a finalist is the host's: it shares nothing with the device's memory.
         is_final = isinstance(job, ConfirmJob)

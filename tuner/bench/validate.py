@@ -103,11 +103,7 @@ class Checker:
         self._cases: dict[tuple[str, int], CheckCase] = {}
         self._specs = {spec.name: spec for spec in problem.arrays}
         # Read into again and again: new memory would cost more than the copy.
-        self._host = {
-            spec.name: np.empty(spec.stored_shape, spec.dtype)
-            for spec in problem.arrays
-            if spec.role != "intermediate"
-        }
+        self._host: dict[str, Array] = {}
         self._written: dict[str, Buffer] = {}
         self._zero_digests: dict[str, int] = {}  # of scratch arrays
         self._comparer = open_comparer(device, 3 * len(problem.arrays))
@@ -188,6 +184,13 @@ class Checker:
         self._cases.clear()
         self._written.clear()
 
+    def _read(self, buffer: Buffer, spec: ArraySpec) -> Array:
+        """Return what a buffer holds, in memory that the next read of this array overwrites."""
+        if spec.name not in self._host:
+            self._host[spec.name] = np.empty(spec.stored_shape, spec.dtype)
+        self._device.read(buffer, self._host[spec.name])
+        return self._host[spec.name]
+
     def _make_case(self, case: InputCase, seed: int) -> CheckCase:
         inputs = make_inputs(self._problem, case, seed)
         buffers: dict[str, Buffer] = {}
@@ -243,18 +246,20 @@ class Checker:
         self, case: CheckCase, written: Sequence[ArraySpec]
     ) -> tuple[Comparison, str]:
         """Compare outputs here; return the comparison and what is wrong, or ""."""
-        changed = self._changed_on_host(case)
+        changed, spilled = self._changed_on_host(case), ""
         comparison = Comparison()
         for spec in written:
             if spec.role == "output":
-                stored = self._host[spec.name]
-                self._device.read(self._written[spec.name], stored)
+                stored = self._read(self._written[spec.name], spec)
                 actual, expected = rows_of(spec, stored), case.expected[spec.name]
                 comparison.add(spec.name, actual, expected, self._problem.tolerance)
                 if spec.row_padding and not np.all(_bytes(padding_of(spec, stored)) == NAN_BYTE):
-                    changed = changed or f"padding between the rows of {spec.name}"
-        message = f"the kernel changed the {changed}" if changed else comparison.message
-        return comparison, message or self._scratch_problem(written)
+                    spilled = spec.name
+        message = f"the kernel changed its input {changed}" if changed else comparison.message
+        message = message or self._scratch_problem(written)
+        if spilled:
+            message = message or f"the kernel wrote between the rows of its output {spilled}"
+        return comparison, message
 
     def _expected(self, inputs: dict[str, Array]) -> dict[str, NDArray[np.float64]]:
         wide = {
@@ -270,14 +275,13 @@ class Checker:
         """Return which scratch array a kernel left other than it found it, or ""."""
         for spec in written:
             if spec.role == "scratch":
-                now = self._host[spec.name]
-                self._device.read(self._written[spec.name], now)
+                now = self._read(self._written[spec.name], spec)
                 if np.any(_bits(now)):
                     return f"the kernel left its scratch {spec.name} not zero"
         return ""
 
     def changed_input(self, case: CheckCase) -> str:
-        """Return which input a kernel wrote to (``input x``), or ""; put it right again."""
+        """Return the name of an input that a kernel wrote to, or ""; put it right again."""
         if self._comparer is not None and case.comparisons:
             inputs = list(case.buffers.values())
             if self._comparer.ask((), inputs).digests == case.digests[: len(inputs)]:
@@ -286,11 +290,10 @@ class Checker:
 
     def _changed_on_host(self, case: CheckCase) -> str:
         for name, original in case.inputs.items():
-            now = self._host[name]
-            self._device.read(case.buffers[name], now)
+            now = self._read(case.buffers[name], self._specs[name])
             if not np.array_equal(_bits(now), _bits(original)):
                 self._device.write(case.buffers[name], original)
-                return f"input {name}"
+                return name
         return ""
 
 

@@ -82,6 +82,7 @@ _TRIAL: dict[str, Any] = {
     "reused_from": TrialRow.reused_from_id,
     "started_at": iso_time(TrialRow.started_at),
     "finished_at": iso_time(TrialRow.finished_at),
+    "strides": WorkloadRow.strides,
 }
 _SAMPLE: dict[str, Any] = {
     "trial_id": TrialRow.id,
@@ -90,9 +91,13 @@ _SAMPLE: dict[str, Any] = {
     "process": ProcessRow.position,
     "sample": SampleRow.position,
     "time_us": SampleRow.time_us,
+    "strides": WorkloadRow.strides,
 }
 # One row for each of these: figures of different ones are not compared.
-_BEST_OF = ("operator", "shape", "dtype", "scalars", "device_id", "environment_key", "protocol_key")
+_BEST_OF = (
+    *("operator", "shape", "strides", "dtype", "scalars"),
+    *("device_id", "environment_key", "protocol_key"),
+)
 
 TRIAL_COLUMNS = tuple(_TRIAL)
 SAMPLE_COLUMNS = tuple(_SAMPLE)

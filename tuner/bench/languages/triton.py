@@ -85,7 +85,7 @@ class TritonLanguage:
         target = device.triton_target
         if target is None:
             return _interpreted(kernel, started)
-        compiled = _compile(kernel, target)
+        compiled = _compile(kernel, target, will_load=True)
         limit = device.facts.max_threads_per_block
         if compiled.threads > limit:
             raise OutOfResources(f"threads {compiled.threads} > {limit} of the device")
@@ -130,13 +130,8 @@ class TritonLanguage:
             MissingDependency: Triton is not installed.
             UsageError: Triton has no target of that name.
         """
-        target = triton_target(architecture, wave_size)
-        compiled = _compile(kernel, target)
-        code = replace(compiled.code, shared_bytes=compiled.shared_bytes)
-        if target.backend == "cuda":
-            told = nvidia_resources(code.content)
-            code = replace(code, registers=told.registers, spill_bytes=told.spill_bytes)
-        return code
+        compiled = _compile(kernel, triton_target(architecture, wave_size), will_load=False)
+        return replace(compiled.code, shared_bytes=compiled.shared_bytes)
 
 
 def triton_target(architecture: str, wave_size: int) -> TritonTarget:
@@ -184,7 +179,7 @@ def _interpreted(kernel: Kernel, started: float) -> BuiltStep:
     return BuiltStep(LoadedKernel(handle), kernel.geometry, kernel.arguments, report)
 
 
-def _compile(kernel: Kernel, target: TritonTarget) -> _Compiled:
+def _compile(kernel: Kernel, target: TritonTarget, *, will_load: bool) -> _Compiled:
     triton = _import_triton()
     if triton.knobs.runtime.interpret:
         raise BuildFailed(
@@ -207,7 +202,8 @@ def _compile(kernel: Kernel, target: TritonTarget) -> _Compiled:
     cache_hits: list[bool] = []
     with _reproducible(triton, cache_hits):
         binary = _guarded(triton, source, gpu, kernel)
-    return _described(triton, kernel, target, binary, cached=any(cache_hits))
+    described = _described(triton, kernel, target, binary, will_load=will_load)
+    return replace(described, code=replace(described.code, cached=any(cache_hits)))
 
 
 def _guarded(triton: ModuleType, source: Any, gpu: Any, kernel: Kernel) -> Any:
@@ -268,7 +264,7 @@ def _reproducible(triton: ModuleType, cache_hits: list[bool]) -> Iterator[None]:
 
 
 def _described(
-    triton: ModuleType, kernel: Kernel, target: TritonTarget, binary: Any, *, cached: bool
+    triton: ModuleType, kernel: Kernel, target: TritonTarget, binary: Any, *, will_load: bool
 ) -> _Compiled:
     metadata = binary.metadata
     scratch_bytes = int(getattr(metadata, "global_scratch_size", 0) or 0)
@@ -279,8 +275,9 @@ def _described(
         resources, parameters = amd_resources(text), amd_parameters(text)
     else:
         content, text = binary.asm["cubin"], binary.asm["ptx"]
-        # cuobjdump takes longer than the launch: a device's driver tells the same on loading.
-        resources, parameters = Resources(), nvidia_parameters(text)
+        # A driver that loads the code tells the same without the process that this starts.
+        resources = Resources() if will_load else nvidia_resources(content)
+        parameters = nvidia_parameters(text)
     appended = parameters - len(kernel.arguments)
     if not 0 <= appended <= len(_SCRATCH_ARGUMENTS):
         raise BuildFailed(
@@ -289,7 +286,7 @@ def _described(
     nulls = tuple(KernelArgument(name, "int64", 0) for name in _SCRATCH_ARGUMENTS[:appended])
     code = _code_object(triton, kernel, target, binary, content, resources)
     return _Compiled(
-        code=replace(code, cached=cached),
+        code=code,
         threads=int(metadata.num_warps) * target.wave_size,
         shared_bytes=int(metadata.shared),
         arguments=(*kernel.arguments, *nulls),
