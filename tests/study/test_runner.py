@@ -143,7 +143,7 @@ class Harness:
             sources=sources,
             recorder=self.store.recorder(),
             worker=worker,
-            start_worker=lambda: worker,
+            start_workers=lambda count: [worker] * count,
             builds=builds or NoBuilders(),
             listener=self.events.append,
             budget=budget or Budget(),

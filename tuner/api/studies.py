@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,6 +99,7 @@ def run_study(
     """
     from tuner.store import queries
     from tuner.study.runner import StudyRunner
+    from tuner.worker.pool import open_workers
 
     settings = settings or load_settings()
     begun = time.monotonic()
@@ -117,7 +119,7 @@ def run_study(
                 recorder=store.recorder(),
                 worker=worker,
                 builds=builders,
-                start_worker=lambda: open_worker(worker.facts.device_id, settings),
+                start_workers=partial(open_workers, worker.facts.device_id, settings),
                 listener=listener or _ignore_event,
                 budget=budget or spec.budget,
                 fresh=fresh,

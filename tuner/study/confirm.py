@@ -34,6 +34,28 @@ class FreshWorker(Protocol):
         """End the process."""
 
 
+class FreshWorkers:
+    """Workers for the confirming processes of a round, all open before the first one measures.
+
+    Args:
+        start: Opens several at once.
+        count: How many will be needed; more are opened one by one.
+    """
+
+    def __init__(self, start: Callable[[int], Sequence[FreshWorker]], count: int) -> None:
+        self._start = start
+        self._waiting = list(start(count))
+
+    def take(self) -> FreshWorker:
+        """Return one that has done nothing yet; the caller closes it."""
+        return self._waiting.pop(0) if self._waiting else self._start(1)[0]
+
+    def close(self) -> None:
+        """End those that were not needed."""
+        while self._waiting:
+            self._waiting.pop().close(force=True)
+
+
 def finalists(trials: Iterable[StoredTrial], count: int) -> list[StoredTrial]:
     """Return which trials of one workload are confirmed, fastest first.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 
@@ -36,6 +37,7 @@ from tuner.study.ahead import Candidate
 from tuner.study.confirm import confirm_once
 from tuner.study.confirm import finalists
 from tuner.study.confirm import FreshWorker
+from tuner.study.confirm import FreshWorkers
 from tuner.study.confirm import sampling_of
 from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
@@ -64,7 +66,7 @@ class StudyRunner:
         sources: Source text by implementation.
         recorder: Where it is stored.
         worker: Warm worker of the quick stage.
-        start_worker: Starts a fresh worker for a confirming process.
+        start_workers: Starts fresh workers for confirming processes, several at once.
         builds: Builds kernels ahead of their trials.
         listener: Is told what happens.
         budget: When to stop early.
@@ -79,7 +81,7 @@ class StudyRunner:
     sources: Mapping[str, KernelSource]
     recorder: Recorder
     worker: WarmWorker
-    start_worker: Callable[[], FreshWorker]
+    start_workers: Callable[[int], Sequence[FreshWorker]]
     builds: Builds
     listener: events.Listener
     budget: Budget = field(default_factory=Budget)
@@ -257,14 +259,7 @@ class StudyRunner:
             open_ones = [trial for trial in chosen if not trial.confirmed]
             if not open_ones:
                 return
-            for process in range(self.definition.protocol.processes):
-                missing = [
-                    trial
-                    for trial in self._reload(open_ones)
-                    if trial.outcome is Outcome.OK and process not in trial.confirm_processes
-                ]
-                if missing:
-                    self._confirm_process(workload, missing, process)
+            self._confirm_all(workload, open_ones)
             self._load_stored()
             still_open = [
                 trial
@@ -278,12 +273,31 @@ class StudyRunner:
                     hint="check the device with `tuner doctor`, then run the study again",
                 )
 
-    def _confirm_process(self, workload: Workload, trials: list[StoredTrial], process: int) -> None:
+    def _confirm_all(self, workload: Workload, trials: list[StoredTrial]) -> None:
+        """Confirm trials in as many fresh processes as the protocol asks for."""
+        processes = range(self.definition.protocol.processes)
+        begun = min(len(trial.confirm_processes) for trial in trials)
+        workers = FreshWorkers(self.start_workers, len(processes) - begun)
+        try:
+            for process in processes:
+                missing = [
+                    trial
+                    for trial in self._reload(trials)
+                    if trial.outcome is Outcome.OK and process not in trial.confirm_processes
+                ]
+                if missing:
+                    self._confirm_process(workload, missing, process, workers)
+        finally:
+            workers.close()
+
+    def _confirm_process(
+        self, workload: Workload, trials: list[StoredTrial], process: int, workers: FreshWorkers
+    ) -> None:
         protocol = self.definition.protocol
         self.listener(events.Confirming(workload, process, protocol.processes, len(trials)))
         kernels = [self._kernel(trial.point) for trial in trials]
         reports = confirm_once(
-            self.start_worker,
+            workers.take,
             kernels,
             self.operator.problem(workload),
             sampling_of(protocol),

@@ -28,9 +28,9 @@ from tuner.worker import messages
 from tuner.worker.cores import CoreShare
 from tuner.worker.pool import unexpected_reply
 from tuner.worker.pool import worker_options
-from tuner.worker.pool import WorkerDied
-from tuner.worker.pool import WorkerProcess
-from tuner.worker.pool import WorkerTimeout
+from tuner.worker.process import WorkerDied
+from tuner.worker.process import WorkerProcess
+from tuner.worker.process import WorkerTimeout
 
 NICENESS = 10  # builders yield to whatever else wants a core
 
