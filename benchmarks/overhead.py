@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import datetime
 from datetime import UTC
 from pathlib import Path
@@ -83,8 +84,12 @@ class InstantWorker:
             0.1,
         )
 
-    def run_screening(self, job: ScreenJob, limits: Limits) -> list[TrialReport]:
+    def run_screening(
+        self, job: ScreenJob, limits: Limits, meanwhile: Callable[[], None] | None = None
+    ) -> list[TrialReport]:
         """Return an ok report for each kernel."""
+        if meanwhile is not None:
+            meanwhile()
         return self.run_confirmation(ConfirmJob(job.kernels, job.problem, job.sampling), limits)
 
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:

@@ -114,6 +114,7 @@ def search_with_kernel_tuner(space: Space) -> tuple[float, Config]:
     """Return the seconds of a brute-force search and the config it found."""
     import kernel_tuner
     import numpy as np
+    from constraint import FunctionConstraint
 
     from tuner.bench.devices import nvidia
     from tuner.bench.inputs import make_inputs
@@ -135,7 +136,7 @@ def search_with_kernel_tuner(space: Space) -> tuple[float, Config]:
         arrays[each.name] if each.type == "buffer" else kinds[each.type](each.value)
         for each in first.arguments
     ]
-    names = list(space.configs[0])
+    names, is_allowed = list(space.configs[0]), space.searched.is_allowed
     parameters = {name: list(space.searched.grid[name]) for name in names}
     begun = time.perf_counter()
     results, _ = kernel_tuner.tune_kernel(
@@ -144,7 +145,7 @@ def search_with_kernel_tuner(space: Space) -> tuple[float, Config]:
         lambda p: (space.kernel({n: p[n] for n in names}).geometry.grid[0],),
         arguments,
         parameters,
-        restrictions=lambda p: space.searched.is_allowed({n: p[n] for n in names}),
+        restrictions=[FunctionConstraint(lambda *values: is_allowed(dict(zip(names, values))))],
         grid_div_x=[],
         block_size_names=["BLOCK", "block_size_y", "block_size_z"],
         defines={

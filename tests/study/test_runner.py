@@ -74,8 +74,12 @@ class ScriptedWorker:
         self.log.append(f"{name_of(job.kernel)} alone")
         return self._report(job.kernel, "alone", job.sampling.samples)
 
-    def run_screening(self, job: ScreenJob, limits: Limits) -> list[TrialReport]:
+    def run_screening(
+        self, job: ScreenJob, limits: Limits, meanwhile: Callable[[], None] | None = None
+    ) -> list[TrialReport]:
         names = [name_of(kernel) for kernel in job.kernels]
+        if meanwhile is not None:
+            meanwhile()
         if self.stop_at in names:
             raise KeyboardInterrupt
         self.log += names

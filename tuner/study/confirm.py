@@ -15,6 +15,7 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
 from tuner.domain.protocol import Limits
 from tuner.domain.protocol import Protocol as TimingProtocol
+from tuner.domain.protocol import QuickStage
 from tuner.domain.records import Failure
 from tuner.domain.records import TrialReport
 from tuner.domain.study import StoredTrial
@@ -76,15 +77,14 @@ def finalists(trials: Iterable[StoredTrial], count: int) -> list[StoredTrial]:
     return chosen
 
 
-def sampling_of(
-    protocol: TimingProtocol, *, warmup: int | None = None, samples: int | None = None
-) -> Sampling:
-    """Return how one process samples by a protocol; the quick stage takes fewer samples."""
+def sampling_of(protocol: TimingProtocol, quick: QuickStage | None = None) -> Sampling:
+    """Return how one process samples by a protocol; the quick stage takes fewer, shorter ones."""
+    stage = quick or protocol
     return Sampling(
-        warmup=protocol.warmup if warmup is None else warmup,
-        samples=protocol.samples if samples is None else samples,
+        warmup=stage.warmup,
+        samples=stage.samples,
         launches_per_sample=protocol.launches_per_sample,
-        target_sample_us=protocol.target_sample_us,
+        target_sample_us=stage.target_sample_us,
         cache=protocol.cache,
         submission=protocol.submission,
         input_case=protocol.input_case,

@@ -91,6 +91,7 @@ class StudyRunner:
     _begun: float = field(default_factory=time.monotonic)
     _trials_taken: int = 0
     _cut_short: bool = False
+    _screened: list[tuple[TrialPoint, int, TrialReport]] = field(default_factory=list)
     _stored: dict[tuple[str, str, str], StoredTrial] = field(default_factory=dict)
     _cut_off: dict[tuple[str, str, str], StoredTrial] = field(default_factory=dict)
 
@@ -184,16 +185,25 @@ class StudyRunner:
         """Run trials in batches, their kernels built ahead; False when the budget ended it."""
         ahead = Ahead(self.builds, points, self._kernel, learning=learning)
         size, rotation = BatchSize(), 0
-        while batch := ahead.batch(size.now):
-            if self._time_used():
-                ahead.cancel()
-                return False
-            begun = time.monotonic()
-            for each, quick_us in zip(batch, self._screen(batch, rotation), strict=True):
-                if each.point.implementation in searches:
-                    searches[each.point.implementation].tell(each.point.config, quick_us)
-            size.note(len(batch), time.monotonic() - begun)
-            rotation += 1
+
+        def meanwhile() -> None:
+            self._store_screened()
+            if not learning:
+                ahead.fill(size.now)
+
+        try:
+            while batch := ahead.batch(size.now):
+                if self._time_used():
+                    ahead.cancel()
+                    return False
+                begun = time.monotonic()
+                for each, quick_us in self._screen(batch, rotation, meanwhile):
+                    if each.implementation in searches:
+                        searches[each.implementation].tell(each.config, quick_us)
+                size.note(len(batch), time.monotonic() - begun)
+                rotation += 1
+        finally:
+            self._store_screened()
         return not self._cut_short
 
     def _reuse(self, point: TrialPoint) -> StoredTrial | None:
@@ -207,8 +217,13 @@ class StudyRunner:
         self._tell_ended(point, outcome, "reused", trial.quick_median_us)
         return trial
 
-    def _screen(self, batch: list[Candidate], rotation: int) -> list[float | None]:
-        """Run and store a batch's trials, and return the quick median of those that are ok."""
+    def _screen(
+        self, batch: list[Candidate], rotation: int, meanwhile: Callable[[], None]
+    ) -> list[tuple[TrialPoint, float | None]]:
+        """Run a batch's trials and return the quick median of those that are ok.
+
+        What they gave is stored while the next batch runs, where that does not disturb it.
+        """
         with self.recorder.together():
             trial_ids = [
                 self.recorder.start_trial(self._study_id, each.point, each.kernel.geometry)
@@ -225,32 +240,34 @@ class StudyRunner:
                 self._quick_sampling(),
                 self.spec.limits,
                 rotation=rotation,
+                meanwhile=meanwhile if self.builds.overlaps else None,
             )
         except BaseException as error:
             failure = Failure(Outcome.INTERRUPTED, Stage.BUILD, _why_interrupted(error))
-            self._store(batch, trial_ids, [TrialReport(failure)] * len(batch))
+            reports = [TrialReport(failure)] * len(batch)
             raise
-        self._store(batch, trial_ids, reports)
-        return [
-            self._note_ended(each.point, trial_id, report)
-            for each, trial_id, report in zip(batch, trial_ids, reports, strict=True)
-        ]
+        finally:
+            self._store_screened()
+            points = [each.point for each in batch]
+            self._screened = list(zip(points, trial_ids, reports, strict=True))
+        if not self.builds.overlaps:
+            self._store_screened()
+        return [(point, _quick_us(report)) for point, report in zip(points, reports, strict=True)]
 
-    def _store(
-        self, batch: list[Candidate], trial_ids: list[int], reports: list[TrialReport]
-    ) -> None:
-        moved = self.operator.workload_bytes(batch[0].point.workload)
+    def _store_screened(self) -> None:
+        """Store what the last batch gave, unless that has been done."""
+        screened, self._screened = self._screened, []
+        if not screened:
+            return
+        moved = self.operator.workload_bytes(screened[0][0].workload)
         with self.recorder.together():
-            for trial_id, report in zip(trial_ids, reports, strict=True):
+            for _, trial_id, report in screened:
                 self.recorder.finish_trial(trial_id, report, bytes_moved=moved)
-
-    def _note_ended(self, point: TrialPoint, trial_id: int, report: TrialReport) -> float | None:
-        timed = report.process if report.failure is None else None
-        quick_us = median(timed.samples_us) if timed else None
-        self._stored[point.key] = StoredTrial(trial_id, point, 0, report.outcome, quick_us)
-        message = report.failure.message if report.failure else ""
-        self._tell_ended(point, report.outcome, message, quick_us)
-        return quick_us
+        for point, trial_id, report in screened:
+            quick_us, failure = _quick_us(report), report.failure
+            self._stored[point.key] = StoredTrial(trial_id, point, 0, report.outcome, quick_us)
+            message = failure.message if failure else ""
+            self._tell_ended(point, report.outcome, message, quick_us)
 
     def _confirm(self, workload: Workload) -> None:
         """Confirm a workload's finalists; where one fails, the next in rank takes its place."""
@@ -318,8 +335,7 @@ class StudyRunner:
         return self.operator.kernel(implementation, source, point.config, point.workload)
 
     def _quick_sampling(self) -> Sampling:
-        quick = self.spec.quick
-        return sampling_of(self.definition.protocol, warmup=quick.warmup, samples=quick.samples)
+        return sampling_of(self.definition.protocol, self.spec.quick)
 
     def _cut_off_points(self, workload: Workload) -> list[TrialPoint]:
         points = [trial.point for trial in self._cut_off.values()]
@@ -343,6 +359,11 @@ class StudyRunner:
         self, point: TrialPoint, outcome: Outcome, message: str, quick_us: float | None
     ) -> None:
         self.listener(events.TrialEnded(point, outcome, message, quick_us))
+
+
+def _quick_us(report: TrialReport) -> float | None:
+    timed = report.process if report.failure is None else None
+    return median(timed.samples_us) if timed else None
 
 
 def _why_interrupted(error: BaseException) -> str:

@@ -236,6 +236,12 @@ class QuickTable(_Table):
 
     warmup: int = Field(_QUICK.warmup, ge=0, le=10_000, description="Untimed samples")
     samples: int = Field(_QUICK.samples, ge=1, le=100_000, description="Timed samples")
+    target_sample_us: float = Field(
+        _QUICK.target_sample_us,
+        gt=0,
+        le=10_000_000,
+        description="Length of a sample that launches_per_sample = auto aims at, microseconds",
+    )
 
 
 class LimitsTable(_Table):

@@ -78,6 +78,11 @@ class Builders:
         """How many kernels are built at a time."""
         return self._share.builders
 
+    @property
+    def scratch(self) -> str:
+        """Where compilers put their temporary files."""
+        return self._scratch.name
+
     def submit(self, kernel: Kernel) -> Future[BuiltAhead]:
         """Have a kernel built. A compiler that crashes or hangs is that kernel's answer."""
         return self._threads.submit(self._build, kernel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -80,9 +81,17 @@ class DeviceWorker:
         reports = self._run(messages.RunTrial(job), 1, limits)
         return reports[0]
 
-    def run_screening(self, job: ScreenJob, limits: Limits) -> list[TrialReport]:
-        """Run the trials of several kernels; as ``run_confirmation``."""
-        return self._run(messages.RunScreening(job), len(job.kernels), limits)
+    def run_screening(
+        self, job: ScreenJob, limits: Limits, meanwhile: Callable[[], None] | None = None
+    ) -> list[TrialReport]:
+        """Run the trials of several kernels; as ``run_confirmation``.
+
+        Args:
+            job: What to run.
+            limits: Deadlines; they count from when ``meanwhile`` returns.
+            meanwhile: Called once while the worker runs.
+        """
+        return self._run(messages.RunScreening(job), len(job.kernels), limits, meanwhile)
 
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
         """Run a confirmation; kernels that were not at fault may come back ``interrupted``."""
@@ -106,7 +115,13 @@ class DeviceWorker:
             raise
         return ready.facts, ready.environment
 
-    def _run(self, request: messages.Request, kernels: int, limits: Limits) -> list[TrialReport]:
+    def _run(
+        self,
+        request: messages.Request,
+        kernels: int,
+        limits: Limits,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> list[TrialReport]:
         if self._process is None:
             self._open()
         assert self._process is not None
@@ -114,6 +129,8 @@ class DeviceWorker:
         timeout_s = limits.build_timeout_s
         try:
             self._process.send(request)
+            if meanwhile is not None:
+                meanwhile()
             while True:
                 reply = self._process.receive(timeout_s)
                 if isinstance(reply, messages.StageBegun):
