@@ -59,6 +59,7 @@ operator = "rmsnorm"
 shapes = ["{shape}"]
 [search]
 sampler = "exhaustive"
+finalists = 6
 [protocol]
 cache = "{cache}"
 [space.{implementation}]
@@ -145,7 +146,9 @@ def search_with_kernel_tuner(space: Space) -> tuple[float, Config]:
         lambda p: (space.kernel({n: p[n] for n in names}).geometry.grid[0],),
         arguments,
         parameters,
-        restrictions=[FunctionConstraint(lambda *values: is_allowed(dict(zip(names, values))))],
+        restrictions=[
+            FunctionConstraint(lambda *values: is_allowed(dict(zip(names, values, strict=True))))
+        ],
         grid_div_x=[],
         block_size_names=["BLOCK", "block_size_y", "block_size_z"],
         defines={

@@ -30,6 +30,7 @@ from tuner.settings import Settings
 
 if TYPE_CHECKING:
     from tuner.store import Store
+    from tuner.study.events import Coverage
     from tuner.study.events import Listener
     from tuner.study.plan import Plan
     from tuner.study.spec import Budget
@@ -48,6 +49,7 @@ class StudyResult:
         counts: Trials by outcome.
         best: Best config of each workload that has a valid one, in the study's order.
         unanswered: Workloads without a valid config.
+        uncovered: Spaces of which configs were not tried, because of the budget or by plan.
         database: Path, or URL without user and password.
         elapsed_s: Wall-clock seconds of this run.
     """
@@ -58,6 +60,7 @@ class StudyResult:
     counts: Mapping[str, int]
     best: tuple[BestAnswer, ...]
     unanswered: tuple[Workload, ...]
+    uncovered: tuple[Coverage, ...]
     database: str
     elapsed_s: float
 
@@ -131,8 +134,8 @@ def run_study(
             with store.session() as session:
                 counts = queries.counts_by_outcome(session, study_id)
     return StudyResult(
-        study_id, spec.name, finished, counts, answers, unanswered, str(store.location),
-        time.monotonic() - begun,
+        study_id, spec.name, finished, counts, answers, unanswered, runner.uncovered(),
+        str(store.location), time.monotonic() - begun,
     )  # fmt: skip
 
 

@@ -57,12 +57,13 @@ class FreshWorkers:
             self._waiting.pop().close(force=True)
 
 
-def finalists(trials: Iterable[StoredTrial], count: int) -> list[StoredTrial]:
+def finalists(trials: Iterable[StoredTrial], count: int, within: float) -> list[StoredTrial]:
     """Return which trials of one workload are confirmed, fastest first.
 
-    These are the ``count`` fastest of the quick stage and the fastest of each implementation,
-    so that ``best --implementation`` has an answer for each. Equal times keep the order in
-    which the trials ran.
+    These are the fastest ``count`` of the quick stage, as far as they took no more than
+    ``within`` times what the fastest did, and the fastest of each implementation, so that
+    ``best --implementation`` has an answer for each. Equal times keep the order in which the
+    trials ran.
     """
     ranked = sorted(
         (each for each in trials if each.outcome is Outcome.OK and each.quick_median_us),
@@ -71,7 +72,8 @@ def finalists(trials: Iterable[StoredTrial], count: int) -> list[StoredTrial]:
     chosen: list[StoredTrial] = []
     seen: set[str] = set()
     for position, trial in enumerate(ranked):
-        if position < count or trial.point.implementation not in seen:
+        is_near = (trial.quick_median_us or 0) <= within * (ranked[0].quick_median_us or 0)
+        if (position < count and is_near) or trial.point.implementation not in seen:
             chosen.append(trial)
         seen.add(trial.point.implementation)
     return chosen

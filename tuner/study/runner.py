@@ -7,6 +7,7 @@ is resumed.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ from tuner.study.confirm import finalists
 from tuner.study.confirm import FreshWorker
 from tuner.study.confirm import FreshWorkers
 from tuner.study.confirm import sampling_of
+from tuner.study.plan import EXHAUSTIVE
 from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
@@ -106,22 +108,49 @@ class StudyRunner:
         """
         opened = self.recorder.open_study(self.definition, fresh=self.fresh and not self.go_on)
         self._study_id = opened.study_id
+        if opened.state != "finished":
+            self.recorder.skip_points(opened.study_id, self.plan.skipped)
         self._load_stored()
         self.listener(
             events.StudyOpened(opened.study_id, opened.state, self.definition, len(self._stored))
         )
         if opened.state == "finished":
             return opened.study_id, True
-        self.recorder.skip_points(opened.study_id, self.plan.skipped)
         for workload_plan in self.plan.workloads:
             complete = self._search(workload_plan)
             self._confirm(workload_plan.workload)
             if not complete:
-                self.listener(events.StudyEnded(opened.study_id, finished=False))
-                return opened.study_id, False
+                return self._ended(finished=False)
         self.recorder.finish_study(opened.study_id)
-        self.listener(events.StudyEnded(opened.study_id, finished=True))
-        return opened.study_id, True
+        return self._ended(finished=True)
+
+    def uncovered(self) -> tuple[events.Coverage, ...]:
+        """Return the spaces of which configs have not been tried."""
+        tried: Counter[tuple[str, str]] = Counter(
+            (trial.point.workload.key, trial.point.implementation)
+            for trial in self._stored.values()
+            if trial.outcome is not Outcome.SKIPPED
+        )
+        found = [
+            events.Coverage(
+                space.workload,
+                space.implementation,
+                tried[space.workload.key, space.implementation],
+                space.trials,
+                space.size,
+                space.sampler == EXHAUSTIVE,
+            )
+            for space in self.plan.spaces
+        ]
+        return tuple(
+            each
+            for each in found
+            if each.tried < each.planned or (not each.is_whole and each.tried < each.grid)
+        )
+
+    def _ended(self, *, finished: bool) -> tuple[int, bool]:
+        self.listener(events.StudyEnded(self._study_id, finished, self.uncovered()))
+        return self._study_id, finished
 
     def _load_stored(self) -> None:
         """Read the study's trials; of several attempts at a point the last one counts."""
@@ -272,7 +301,8 @@ class StudyRunner:
     def _confirm(self, workload: Workload) -> None:
         """Confirm a workload's finalists; where one fails, the next in rank takes its place."""
         while True:
-            chosen = finalists(self._trials_of(workload), self.spec.search.finalists)
+            search = self.spec.search
+            chosen = finalists(self._trials_of(workload), search.finalists, search.within)
             open_ones = [trial for trial in chosen if not trial.confirmed]
             if not open_ones:
                 return

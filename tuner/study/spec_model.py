@@ -181,8 +181,15 @@ class SearchTable(_Table):
         3,
         ge=1,
         le=100,
-        description="Configs per workload measured by the full protocol; each "
+        description="Most configs per workload measured by the full protocol; each "
         "implementation's best is always one of them",
+    )
+    within: float = Field(
+        1.25,
+        ge=1,
+        le=1000,
+        description="How many times as long as the fastest a finalist may have taken in the "
+        "quick stage",
     )
 
 
