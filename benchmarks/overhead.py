@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import datetime
 from datetime import UTC
 from pathlib import Path
@@ -27,6 +28,7 @@ from pathlib import Path
 from tuner.domain.device import DeviceFacts
 from tuner.domain.environment import Environment
 from tuner.domain.job import ConfirmJob
+from tuner.domain.job import ScreenJob
 from tuner.domain.job import TrialJob
 from tuner.domain.protocol import Limits
 from tuner.domain.records import BuildReport
@@ -41,6 +43,7 @@ from tuner.store import open_store
 from tuner.study.plan import make_plan
 from tuner.study.runner import StudyRunner
 from tuner.study.spec import parse_study
+from tuner.worker.builders import NoBuilders
 
 FACTS = DeviceFacts(
     "fake:0", "fake", "fake", "instant", 1, 32, 1024, (2**31 - 1, 65535, 65535), 2**63 - 1,
@@ -80,6 +83,14 @@ class InstantWorker:
             0.1,
             0.1,
         )
+
+    def run_screening(
+        self, job: ScreenJob, limits: Limits, meanwhile: Callable[[], None] | None = None
+    ) -> list[TrialReport]:
+        """Return an ok report for each kernel."""
+        if meanwhile is not None:
+            meanwhile()
+        return self.run_confirmation(ConfirmJob(job.kernels, job.problem, job.sampling), limits)
 
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
         """Return an ok report for each kernel."""
@@ -125,7 +136,8 @@ def run_study(database: Path, sampler: str, trials: int) -> list[float]:
             sources=sources,
             recorder=store.recorder(),
             worker=InstantWorker(),
-            start_worker=InstantWorker,
+            start_workers=lambda count: [InstantWorker()] * count,
+            builds=NoBuilders(),
             listener=listen,
         ).run()
     return [1000 * (b - a) for a, b in itertools.pairwise(ends)]

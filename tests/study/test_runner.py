@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tuner.domain.device import DeviceFacts
 from tuner.domain.environment import Environment
@@ -20,12 +23,15 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
 from tuner.domain.protocol import Limits
 from tuner.domain.records import BuildReport
+from tuner.domain.records import BuiltAhead
 from tuner.domain.records import Failure
 from tuner.domain.records import ProcessReport
 from tuner.domain.records import TrialReport
 from tuner.domain.study import SourceText
 from tuner.domain.study import StoredTrial
 from tuner.domain.study import StudyDefinition
+from tuner.domain.study import TrialPoint
+from tuner.domain.workload import Workload
 from tuner.errors import EnvironmentProblem
 from tuner.operator import Operator
 from tuner.store import open_store
@@ -33,6 +39,7 @@ from tuner.store import queries
 from tuner.store import Store
 from tuner.study import events
 from tuner.study.ahead import Builds
+from tuner.study.confirm import finalists
 from tuner.study.plan import make_plan
 from tuner.study.runner import StudyRunner
 from tuner.study.spec import Budget
@@ -74,8 +81,12 @@ class ScriptedWorker:
         self.log.append(f"{name_of(job.kernel)} alone")
         return self._report(job.kernel, "alone", job.sampling.samples)
 
-    def run_screening(self, job: ScreenJob, limits: Limits) -> list[TrialReport]:
+    def run_screening(
+        self, job: ScreenJob, limits: Limits, meanwhile: Callable[[], None] | None = None
+    ) -> list[TrialReport]:
         names = [name_of(kernel) for kernel in job.kernels]
+        if meanwhile is not None:
+            meanwhile()
         if self.stop_at in names:
             raise KeyboardInterrupt
         self.log += names
@@ -143,7 +154,7 @@ class Harness:
             sources=sources,
             recorder=self.store.recorder(),
             worker=worker,
-            start_worker=lambda: worker,
+            start_workers=lambda count: [worker] * count,
             builds=builds or NoBuilders(),
             listener=self.events.append,
             budget=budget or Budget(),
@@ -276,3 +287,129 @@ def test_a_device_that_is_lost_again_and_again_stops_the_study(harness: Harness)
 
     with pytest.raises(EnvironmentProblem, match="could not be confirmed"):
         harness.run(ScriptedWorker(by_block, failures))
+
+
+@dataclass
+class ScriptedBuilds:
+    """Answers at once, with failures by script, and notes what was asked of it."""
+
+    overlaps: bool = False
+    count: int = 2
+    failures: dict[str, Failure] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def submit(self, kernel: Kernel) -> Future[BuiltAhead]:
+        self.asked.append(name_of(kernel))
+        future: Future[BuiltAhead] = Future()
+        future.set_result(BuiltAhead(self.failures.get(name_of(kernel)), 0.25, cached=False))
+        return future
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_a_build_that_failed_ahead_is_its_trials_outcome(harness: Harness, overlaps: bool) -> None:
+    failure = Failure(Outcome.COMPILE_ERROR, Stage.BUILD, "no such name", "line 1\nline 2")
+    builds = ScriptedBuilds(overlaps, failures={"planted_good/32": failure})
+    worker = ScriptedWorker(by_block)
+
+    study_id, finished = harness.run(worker, builds=builds)
+
+    assert finished
+    assert "planted_good/32" not in worker.log
+    with harness.store.session() as session:
+        details = [
+            queries.trial_detail(session, each.id)
+            for each in queries.list_trials(session, study_id)
+        ]
+    failed = [each for each in details if each.summary.outcome == "compile_error"]
+    assert [str(each.summary.config) for each in failed] == ["{'BLOCK': 32}"] * 2
+    assert {each.log for each in failed} == {"line 1\nline 2"}
+    built = {each.build.build_s for each in details if each.build is not None}
+    assert built == {0.25}, "the time is that of the build, not of finding it in the cache"
+
+
+def test_what_is_taken_over_is_not_built(harness: Harness) -> None:
+    harness.run(ScriptedWorker(by_block))
+    builds = ScriptedBuilds()
+
+    harness.run(ScriptedWorker(by_block), text=STUDY.replace("[64]", "[64, 128]"), builds=builds)
+
+    assert builds.asked == ["planted_half/128"] * 2
+
+
+def test_one_that_is_unstable_in_company_is_measured_alone(harness: Harness) -> None:
+    failures = {("quick", "planted_good/64"): Outcome.UNSTABLE_RESULT}
+    worker = ScriptedWorker(by_block, failures)
+
+    study_id, _ = harness.run(worker)
+
+    assert worker.log.count("planted_good/64 alone") == 2
+    assert {trial.outcome for trial in harness.trials(study_id)} == {Outcome.OK}
+    both = {**failures, ("alone", "planted_good/64"): Outcome.UNSTABLE_RESULT}
+    study_id, _ = harness.run(ScriptedWorker(by_block, both), fresh=True)
+    outcomes = [trial.outcome for trial in harness.trials(study_id)]
+    assert outcomes.count(Outcome.UNSTABLE_RESULT) == 2
+
+
+def test_what_the_last_batch_gave_is_kept_when_the_next_is_stopped(harness: Harness) -> None:
+    builds = ScriptedBuilds(overlaps=True)
+    text = STUDY.replace("[32, 64]", "[32, 64, 128]")
+    worker = ScriptedWorker(by_block, stop_at="planted_wrong/128")
+    with pytest.raises(KeyboardInterrupt):
+        harness.run(worker, text=text, builds=builds)
+
+    trials = {str(trial.point): trial.outcome for trial in harness.trials(1)}
+    assert trials["4x8 good BLOCK=64"] is Outcome.OK
+    assert trials["4x8 wrong BLOCK=128"] is Outcome.INTERRUPTED
+    assert None not in trials.values()
+
+
+def test_what_a_budget_left_out_is_told(harness: Harness) -> None:
+    harness.run(ScriptedWorker(by_block), budget=Budget(trials=2))
+
+    (ended,) = [event for event in harness.events if isinstance(event, events.StudyEnded)]
+    assert [str(each) for each in ended.uncovered] == [
+        "4x8 good: 1 of 2 configs not tried",
+        "4x8 wrong: 1 of 2 configs not tried",
+        "4x8 half: 1 of 1 configs not tried",
+        "5x8 good: 2 of 2 configs not tried",
+        "5x8 wrong: 2 of 2 configs not tried",
+        "5x8 half: 1 of 1 configs not tried",
+    ]
+    harness.run(ScriptedWorker(by_block))
+    ended = [event for event in harness.events if isinstance(event, events.StudyEnded)][-1]
+    assert ended.uncovered == ()
+
+
+@given(
+    st.lists(st.floats(0.5, 1e4), min_size=1, max_size=30),
+    st.integers(1, 8),
+    st.floats(1.0, 3.0),
+)
+def test_finalists_are_near_the_fastest_and_few(
+    times_us: list[float], count: int, within: float
+) -> None:
+    workload = Workload("planted", (4, 8), "float32", ())
+    trials = [
+        StoredTrial(
+            number, TrialPoint(workload, f"i{number % 3}", {"n": number}), 0, Outcome.OK, time_us
+        )
+        for number, time_us in enumerate(times_us)
+    ]
+    chosen = finalists(trials, count, within)
+
+    fastest = min(times_us)
+    assert chosen[0].quick_median_us == fastest
+    names = {each.point.implementation for each in trials}
+    leaders = [
+        min(
+            (each for each in trials if each.point.implementation == name),
+            key=lambda each: (each.quick_median_us, each.trial_id),
+        )
+        for name in names
+    ]
+    others = [each for each in chosen if each not in leaders]
+    assert all((each.quick_median_us or 0) <= within * fastest for each in others)
+    assert len(chosen) <= count + len(leaders) - 1
+    assert {each.point.implementation for each in chosen} == names
+    near = [each for each in trials if (each.quick_median_us or 0) <= within * fastest]
+    assert len(chosen) >= min(count, len(near))

@@ -172,12 +172,18 @@ def _job(detail: TrialDetail, launches: int, settings: Settings) -> TrialJob:
     timed = [case for case in problem.cases if wanted in ("", case.name)][:1]
     if not timed:
         raise UsageError(f"operator {operator.name} has no input case {wanted!r} any more")
-    sampling = sampling_of(detail.protocol, warmup=WARMUP_LAUNCHES, samples=launches)
+    sampling = sampling_of(detail.protocol)
     return TrialJob(
         replace(kernel, geometry=_geometry(detail)),
         replace(problem, cases=tuple(timed)),
         # One by one from a stream: a profiler may show a graph of launches as one.
-        replace(sampling, launches_per_sample=1, submission="stream"),
+        replace(
+            sampling,
+            warmup=WARMUP_LAUNCHES,
+            samples=launches,
+            launches_per_sample=1,
+            submission="stream",
+        ),
     )
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from tuner.settings import Settings
 
 if TYPE_CHECKING:
     from tuner.store import Store
+    from tuner.study.events import Coverage
     from tuner.study.events import Listener
     from tuner.study.plan import Plan
     from tuner.study.spec import Budget
@@ -47,6 +49,7 @@ class StudyResult:
         counts: Trials by outcome.
         best: Best config of each workload that has a valid one, in the study's order.
         unanswered: Workloads without a valid config.
+        uncovered: Spaces of which configs were not tried, because of the budget or by plan.
         database: Path, or URL without user and password.
         elapsed_s: Wall-clock seconds of this run.
     """
@@ -57,6 +60,7 @@ class StudyResult:
     counts: Mapping[str, int]
     best: tuple[BestAnswer, ...]
     unanswered: tuple[Workload, ...]
+    uncovered: tuple[Coverage, ...]
     database: str
     elapsed_s: float
 
@@ -98,6 +102,7 @@ def run_study(
     """
     from tuner.store import queries
     from tuner.study.runner import StudyRunner
+    from tuner.worker.pool import open_workers
 
     settings = settings or load_settings()
     begun = time.monotonic()
@@ -117,7 +122,7 @@ def run_study(
                 recorder=store.recorder(),
                 worker=worker,
                 builds=builders,
-                start_worker=lambda: open_worker(worker.facts.device_id, settings),
+                start_workers=partial(open_workers, worker.facts.device_id, settings),
                 listener=listener or _ignore_event,
                 budget=budget or spec.budget,
                 fresh=fresh,
@@ -129,8 +134,8 @@ def run_study(
             with store.session() as session:
                 counts = queries.counts_by_outcome(session, study_id)
     return StudyResult(
-        study_id, spec.name, finished, counts, answers, unanswered, str(store.location),
-        time.monotonic() - begun,
+        study_id, spec.name, finished, counts, answers, unanswered, runner.uncovered(),
+        str(store.location), time.monotonic() - begun,
     )  # fmt: skip
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import time
+from datetime import timedelta
 from typing import Self
 
 from rich.progress import BarColumn
 from rich.progress import MofNCompleteColumn
 from rich.progress import Progress as RichProgress
+from rich.progress import TaskProgressColumn
 from rich.progress import TextColumn
 from rich.progress import TimeElapsedColumn
+from rich.progress import TimeRemainingColumn
 
 from tuner.cli.output import say
 from tuner.cli.output import stderr_console
+from tuner.domain.identity import config_text
 from tuner.domain.outcome import Outcome
 from tuner.study import events
 
@@ -30,15 +36,22 @@ class Progress:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[best]}"),
             TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not self._is_terminal,
         )
-        self._task = self._bar.add_task("starting", total=None)
+        self._task = self._bar.add_task("starting", total=None, best="")
         self._done = 0
         self._planned = 0
         self._failed = 0
+        self._best: dict[str, tuple[float, str]] = {}
+        self._begun = time.monotonic()
+        self._done_before = 0
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -68,6 +81,7 @@ class Progress:
     def _opened(self, event: events.StudyOpened) -> None:
         definition = event.definition
         self._done, self._planned = event.done, definition.planned
+        self._done_before, self._begun = event.done, time.monotonic()
         self._bar.update(self._task, total=definition.planned, completed=event.done)
         verb = {
             "new": "starting",
@@ -82,7 +96,8 @@ class Progress:
 
     def _ended(self, event: events.TrialEnded) -> None:
         self._done += 1
-        self._bar.update(self._task, completed=self._done)
+        best = self._note_best(event)
+        self._bar.update(self._task, completed=self._done, best=best)
         failed = event.outcome not in (Outcome.OK, Outcome.SKIPPED)
         self._failed += failed
         if failed or self._verbose:
@@ -91,7 +106,29 @@ class Progress:
         elif not self._is_terminal:
             every = max(1, self._planned // LINES_PER_STUDY)
             if self._done % every == 0 or self._done == self._planned:
-                self._line(f"{self._done} of {self._planned} trials, {self._failed} failed")
+                text = f"{self._done} of {self._planned} trials ({self._done / self._planned:.0%})"
+                self._line(f"{text}, {self._failed} failed{self._time_left()}; {best}".rstrip("; "))
+
+    def _note_best(self, event: events.TrialEnded) -> str:
+        """Return the fastest of a trial's workload so far, by the quick stage."""
+        shape = event.point.workload.shape_text
+        if event.quick_median_us is not None:
+            config = f"{event.point.implementation} {config_text(event.point.config)}"
+            found = (event.quick_median_us, config)
+            self._best[shape] = min(found, self._best.get(shape, found))
+        if shape not in self._best:
+            return ""
+        time_us, config = self._best[shape]
+        return f"best of {shape} {time_us:.4g} us {config}"
+
+    def _time_left(self) -> str:
+        """Say how long the rest takes at the pace so far; finals are not counted."""
+        here = self._done - self._done_before
+        left = self._planned - self._done
+        if not here or not left:
+            return ""
+        left_s = (time.monotonic() - self._begun) / here * left
+        return f", about {timedelta(seconds=math.ceil(left_s))} left"
 
     def _line(self, text: str) -> None:
         if self._quiet:

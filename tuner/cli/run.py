@@ -13,6 +13,7 @@ from tuner.errors import NoValidConfig
 if TYPE_CHECKING:
     from tuner.api import StudyResult
 
+MOST_UNCOVERED = 12  # lines; --format json has all
 BEST_COLUMNS = (
     "shape", "implementation", "config", "median_us", "low_us", "high_us", "bandwidth_gb_s", "ties",
 )  # fmt: skip
@@ -86,6 +87,16 @@ def _report(
                 "elapsed_s": result.elapsed_s,
                 "best": [answer.as_plain() for answer in result.best],
                 "unanswered": [each.as_plain() for each in result.unanswered],
+                "uncovered": [
+                    {
+                        "shape": each.workload.shape_text,
+                        "implementation": each.implementation,
+                        "tried": each.tried,
+                        "planned": each.planned,
+                        "grid": each.grid,
+                    }
+                    for each in result.uncovered
+                ],
             },
             output=output,
         )
@@ -111,6 +122,10 @@ def _report(
         return
     for workload in result.unanswered:
         say(f"no valid config for {workload.shape_text}")
+    for each in result.uncovered[:MOST_UNCOVERED]:
+        say(f"not covered: {each}")
+    if len(result.uncovered) > MOST_UNCOVERED:
+        say(f"not covered: parts of {len(result.uncovered) - MOST_UNCOVERED} more spaces")
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.counts.items()))
     state = "finished" if result.finished else "stopped by its budget; run again to go on"
     say(f"study {result.name} (id {result.study_id}) {state}: {counts}; {result.elapsed_s:.1f} s")

@@ -62,10 +62,18 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class QuickStage:
-    """The short measurement in the warm worker that ranks configs before confirmation."""
+    """The short measurement in the warm worker that ranks configs before confirmation.
+
+    Attributes:
+        warmup: Untimed samples.
+        samples: Timed samples.
+        target_sample_us: As the protocol's, which need not be this short: ranks are decided
+            again by the full measurement.
+    """
 
     warmup: int = 2
     samples: int = 7
+    target_sample_us: float = 500.0
 
 
 @dataclass(frozen=True, slots=True)

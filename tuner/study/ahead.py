@@ -80,7 +80,7 @@ class Ahead:
         built lets others pass. Where builds and measurements take turns, nothing is being built
         any more when this returns.
         """
-        self._fill(size)
+        self.fill(size)
         if not self._builds.overlaps:
             concurrent.futures.wait([each.build for each in self._waiting])
         while True:
@@ -100,7 +100,8 @@ class Ahead:
             each.build.cancel()
         self._waiting.clear()
 
-    def _fill(self, size: int) -> None:
+    def fill(self, size: int) -> None:
+        """Take the points of the next batch, and some more, and have their kernels built."""
         wanted = size
         if self._learning:
             wanted = min(size, LEARNING_AHEAD)

@@ -15,6 +15,7 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
 from tuner.domain.protocol import Limits
 from tuner.domain.protocol import Protocol as TimingProtocol
+from tuner.domain.protocol import QuickStage
 from tuner.domain.records import Failure
 from tuner.domain.records import TrialReport
 from tuner.domain.study import StoredTrial
@@ -34,12 +35,35 @@ class FreshWorker(Protocol):
         """End the process."""
 
 
-def finalists(trials: Iterable[StoredTrial], count: int) -> list[StoredTrial]:
+class FreshWorkers:
+    """Workers for the confirming processes of a round, all open before the first one measures.
+
+    Args:
+        start: Opens several at once.
+        count: How many will be needed; more are opened one by one.
+    """
+
+    def __init__(self, start: Callable[[int], Sequence[FreshWorker]], count: int) -> None:
+        self._start = start
+        self._waiting = list(start(count))
+
+    def take(self) -> FreshWorker:
+        """Return one that has done nothing yet; the caller closes it."""
+        return self._waiting.pop(0) if self._waiting else self._start(1)[0]
+
+    def close(self) -> None:
+        """End those that were not needed."""
+        while self._waiting:
+            self._waiting.pop().close(force=True)
+
+
+def finalists(trials: Iterable[StoredTrial], count: int, within: float) -> list[StoredTrial]:
     """Return which trials of one workload are confirmed, fastest first.
 
-    These are the ``count`` fastest of the quick stage and the fastest of each implementation,
-    so that ``best --implementation`` has an answer for each. Equal times keep the order in
-    which the trials ran.
+    These are the fastest ``count`` of the quick stage, as far as they took no more than
+    ``within`` times what the fastest did, and the fastest of each implementation, so that
+    ``best --implementation`` has an answer for each. Equal times keep the order in which the
+    trials ran.
     """
     ranked = sorted(
         (each for each in trials if each.outcome is Outcome.OK and each.quick_median_us),
@@ -48,21 +72,21 @@ def finalists(trials: Iterable[StoredTrial], count: int) -> list[StoredTrial]:
     chosen: list[StoredTrial] = []
     seen: set[str] = set()
     for position, trial in enumerate(ranked):
-        if position < count or trial.point.implementation not in seen:
+        is_near = (trial.quick_median_us or 0) <= within * (ranked[0].quick_median_us or 0)
+        if (position < count and is_near) or trial.point.implementation not in seen:
             chosen.append(trial)
         seen.add(trial.point.implementation)
     return chosen
 
 
-def sampling_of(
-    protocol: TimingProtocol, *, warmup: int | None = None, samples: int | None = None
-) -> Sampling:
-    """Return how one process samples by a protocol; the quick stage takes fewer samples."""
+def sampling_of(protocol: TimingProtocol, quick: QuickStage | None = None) -> Sampling:
+    """Return how one process samples by a protocol; the quick stage takes fewer, shorter ones."""
+    stage = quick or protocol
     return Sampling(
-        warmup=protocol.warmup if warmup is None else warmup,
-        samples=protocol.samples if samples is None else samples,
+        warmup=stage.warmup,
+        samples=stage.samples,
         launches_per_sample=protocol.launches_per_sample,
-        target_sample_us=protocol.target_sample_us,
+        target_sample_us=stage.target_sample_us,
         cache=protocol.cache,
         submission=protocol.submission,
         input_case=protocol.input_case,

@@ -216,9 +216,7 @@ class RerunRunner:
             failure = Failure(Outcome.SKIPPED, Stage.PLAN, each.violation)
             return RerunTrial(each.point, None, TrialReport(failure))
         self.listener(events.TrialBegun(each.point))
-        sampling = sampling_of(
-            self.definition.protocol, warmup=self.quick.warmup, samples=self.quick.samples
-        )
+        sampling = sampling_of(self.definition.protocol, self.quick)
         trial_id = self.recorder.start_trial(self._study_id, each.point, each.kernel.geometry)
         try:
             job = TrialJob(each.kernel, each.problem, sampling)

@@ -7,10 +7,12 @@ is resumed.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 
@@ -36,7 +38,9 @@ from tuner.study.ahead import Candidate
 from tuner.study.confirm import confirm_once
 from tuner.study.confirm import finalists
 from tuner.study.confirm import FreshWorker
+from tuner.study.confirm import FreshWorkers
 from tuner.study.confirm import sampling_of
+from tuner.study.plan import EXHAUSTIVE
 from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
@@ -64,7 +68,7 @@ class StudyRunner:
         sources: Source text by implementation.
         recorder: Where it is stored.
         worker: Warm worker of the quick stage.
-        start_worker: Starts a fresh worker for a confirming process.
+        start_workers: Starts fresh workers for confirming processes, several at once.
         builds: Builds kernels ahead of their trials.
         listener: Is told what happens.
         budget: When to stop early.
@@ -79,7 +83,7 @@ class StudyRunner:
     sources: Mapping[str, KernelSource]
     recorder: Recorder
     worker: WarmWorker
-    start_worker: Callable[[], FreshWorker]
+    start_workers: Callable[[int], Sequence[FreshWorker]]
     builds: Builds
     listener: events.Listener
     budget: Budget = field(default_factory=Budget)
@@ -89,6 +93,7 @@ class StudyRunner:
     _begun: float = field(default_factory=time.monotonic)
     _trials_taken: int = 0
     _cut_short: bool = False
+    _screened: list[tuple[TrialPoint, int, TrialReport]] = field(default_factory=list)
     _stored: dict[tuple[str, str, str], StoredTrial] = field(default_factory=dict)
     _cut_off: dict[tuple[str, str, str], StoredTrial] = field(default_factory=dict)
 
@@ -103,22 +108,49 @@ class StudyRunner:
         """
         opened = self.recorder.open_study(self.definition, fresh=self.fresh and not self.go_on)
         self._study_id = opened.study_id
+        if opened.state != "finished":
+            self.recorder.skip_points(opened.study_id, self.plan.skipped)
         self._load_stored()
         self.listener(
             events.StudyOpened(opened.study_id, opened.state, self.definition, len(self._stored))
         )
         if opened.state == "finished":
             return opened.study_id, True
-        self.recorder.skip_points(opened.study_id, self.plan.skipped)
         for workload_plan in self.plan.workloads:
             complete = self._search(workload_plan)
             self._confirm(workload_plan.workload)
             if not complete:
-                self.listener(events.StudyEnded(opened.study_id, finished=False))
-                return opened.study_id, False
+                return self._ended(finished=False)
         self.recorder.finish_study(opened.study_id)
-        self.listener(events.StudyEnded(opened.study_id, finished=True))
-        return opened.study_id, True
+        return self._ended(finished=True)
+
+    def uncovered(self) -> tuple[events.Coverage, ...]:
+        """Return the spaces of which configs have not been tried."""
+        tried: Counter[tuple[str, str]] = Counter(
+            (trial.point.workload.key, trial.point.implementation)
+            for trial in self._stored.values()
+            if trial.outcome is not Outcome.SKIPPED
+        )
+        found = [
+            events.Coverage(
+                space.workload,
+                space.implementation,
+                tried[space.workload.key, space.implementation],
+                space.trials,
+                space.size,
+                space.sampler == EXHAUSTIVE,
+            )
+            for space in self.plan.spaces
+        ]
+        return tuple(
+            each
+            for each in found
+            if each.tried < each.planned or (not each.is_whole and each.tried < each.grid)
+        )
+
+    def _ended(self, *, finished: bool) -> tuple[int, bool]:
+        self.listener(events.StudyEnded(self._study_id, finished, self.uncovered()))
+        return self._study_id, finished
 
     def _load_stored(self) -> None:
         """Read the study's trials; of several attempts at a point the last one counts."""
@@ -182,16 +214,25 @@ class StudyRunner:
         """Run trials in batches, their kernels built ahead; False when the budget ended it."""
         ahead = Ahead(self.builds, points, self._kernel, learning=learning)
         size, rotation = BatchSize(), 0
-        while batch := ahead.batch(size.now):
-            if self._time_used():
-                ahead.cancel()
-                return False
-            begun = time.monotonic()
-            for each, quick_us in zip(batch, self._screen(batch, rotation), strict=True):
-                if each.point.implementation in searches:
-                    searches[each.point.implementation].tell(each.point.config, quick_us)
-            size.note(len(batch), time.monotonic() - begun)
-            rotation += 1
+
+        def meanwhile() -> None:
+            self._store_screened()
+            if not learning:
+                ahead.fill(size.now)
+
+        try:
+            while batch := ahead.batch(size.now):
+                if self._time_used():
+                    ahead.cancel()
+                    return False
+                begun = time.monotonic()
+                for each, quick_us in self._screen(batch, rotation, meanwhile):
+                    if each.implementation in searches:
+                        searches[each.implementation].tell(each.config, quick_us)
+                size.note(len(batch), time.monotonic() - begun)
+                rotation += 1
+        finally:
+            self._store_screened()
         return not self._cut_short
 
     def _reuse(self, point: TrialPoint) -> StoredTrial | None:
@@ -205,8 +246,13 @@ class StudyRunner:
         self._tell_ended(point, outcome, "reused", trial.quick_median_us)
         return trial
 
-    def _screen(self, batch: list[Candidate], rotation: int) -> list[float | None]:
-        """Run and store a batch's trials, and return the quick median of those that are ok."""
+    def _screen(
+        self, batch: list[Candidate], rotation: int, meanwhile: Callable[[], None]
+    ) -> list[tuple[TrialPoint, float | None]]:
+        """Run a batch's trials and return the quick median of those that are ok.
+
+        What they gave is stored while the next batch runs, where that does not disturb it.
+        """
         with self.recorder.together():
             trial_ids = [
                 self.recorder.start_trial(self._study_id, each.point, each.kernel.geometry)
@@ -223,48 +269,44 @@ class StudyRunner:
                 self._quick_sampling(),
                 self.spec.limits,
                 rotation=rotation,
+                meanwhile=meanwhile if self.builds.overlaps else None,
             )
         except BaseException as error:
             failure = Failure(Outcome.INTERRUPTED, Stage.BUILD, _why_interrupted(error))
-            self._store(batch, trial_ids, [TrialReport(failure)] * len(batch))
+            reports = [TrialReport(failure)] * len(batch)
             raise
-        self._store(batch, trial_ids, reports)
-        return [
-            self._note_ended(each.point, trial_id, report)
-            for each, trial_id, report in zip(batch, trial_ids, reports, strict=True)
-        ]
+        finally:
+            self._store_screened()
+            points = [each.point for each in batch]
+            self._screened = list(zip(points, trial_ids, reports, strict=True))
+        if not self.builds.overlaps:
+            self._store_screened()
+        return [(point, _quick_us(report)) for point, report in zip(points, reports, strict=True)]
 
-    def _store(
-        self, batch: list[Candidate], trial_ids: list[int], reports: list[TrialReport]
-    ) -> None:
+    def _store_screened(self) -> None:
+        """Store what the last batch gave, unless that has been done."""
+        screened, self._screened = self._screened, []
+        if not screened:
+            return
         with self.recorder.together():
-            for each, trial_id, report in zip(batch, trial_ids, reports, strict=True):
-                moved = self.operator.workload_bytes(each.point.workload, each.point.implementation)
+            for point, trial_id, report in screened:
+                moved = self.operator.workload_bytes(point.workload, point.implementation)
                 self.recorder.finish_trial(trial_id, report, bytes_moved=moved)
-
-    def _note_ended(self, point: TrialPoint, trial_id: int, report: TrialReport) -> float | None:
-        timed = report.process if report.failure is None else None
-        quick_us = median(timed.samples_us) if timed else None
-        self._stored[point.key] = StoredTrial(trial_id, point, 0, report.outcome, quick_us)
-        message = report.failure.message if report.failure else ""
-        self._tell_ended(point, report.outcome, message, quick_us)
-        return quick_us
+        for point, trial_id, report in screened:
+            quick_us, failure = _quick_us(report), report.failure
+            self._stored[point.key] = StoredTrial(trial_id, point, 0, report.outcome, quick_us)
+            message = failure.message if failure else ""
+            self._tell_ended(point, report.outcome, message, quick_us)
 
     def _confirm(self, workload: Workload) -> None:
         """Confirm a workload's finalists; where one fails, the next in rank takes its place."""
         while True:
-            chosen = finalists(self._trials_of(workload), self.spec.search.finalists)
+            search = self.spec.search
+            chosen = finalists(self._trials_of(workload), search.finalists, search.within)
             open_ones = [trial for trial in chosen if not trial.confirmed]
             if not open_ones:
                 return
-            for process in range(self.definition.protocol.processes):
-                missing = [
-                    trial
-                    for trial in self._reload(open_ones)
-                    if trial.outcome is Outcome.OK and process not in trial.confirm_processes
-                ]
-                if missing:
-                    self._confirm_process(workload, missing, process)
+            self._confirm_all(workload, open_ones)
             self._load_stored()
             still_open = [
                 trial
@@ -278,12 +320,31 @@ class StudyRunner:
                     hint="check the device with `tuner doctor`, then run the study again",
                 )
 
-    def _confirm_process(self, workload: Workload, trials: list[StoredTrial], process: int) -> None:
+    def _confirm_all(self, workload: Workload, trials: list[StoredTrial]) -> None:
+        """Confirm trials in as many fresh processes as the protocol asks for."""
+        processes = range(self.definition.protocol.processes)
+        begun = min(len(trial.confirm_processes) for trial in trials)
+        workers = FreshWorkers(self.start_workers, len(processes) - begun)
+        try:
+            for process in processes:
+                missing = [
+                    trial
+                    for trial in self._reload(trials)
+                    if trial.outcome is Outcome.OK and process not in trial.confirm_processes
+                ]
+                if missing:
+                    self._confirm_process(workload, missing, process, workers)
+        finally:
+            workers.close()
+
+    def _confirm_process(
+        self, workload: Workload, trials: list[StoredTrial], process: int, workers: FreshWorkers
+    ) -> None:
         protocol = self.definition.protocol
         self.listener(events.Confirming(workload, process, protocol.processes, len(trials)))
         kernels = [self._kernel(trial.point) for trial in trials]
         reports = confirm_once(
-            self.start_worker,
+            workers.take,
             kernels,
             self.operator.problem(workload),
             sampling_of(protocol),
@@ -304,8 +365,7 @@ class StudyRunner:
         return self.operator.kernel(implementation, source, point.config, point.workload)
 
     def _quick_sampling(self) -> Sampling:
-        quick = self.spec.quick
-        return sampling_of(self.definition.protocol, warmup=quick.warmup, samples=quick.samples)
+        return sampling_of(self.definition.protocol, self.spec.quick)
 
     def _cut_off_points(self, workload: Workload) -> list[TrialPoint]:
         points = [trial.point for trial in self._cut_off.values()]
@@ -329,6 +389,11 @@ class StudyRunner:
         self, point: TrialPoint, outcome: Outcome, message: str, quick_us: float | None
     ) -> None:
         self.listener(events.TrialEnded(point, outcome, message, quick_us))
+
+
+def _quick_us(report: TrialReport) -> float | None:
+    timed = report.process if report.failure is None else None
+    return median(timed.samples_us) if timed else None
 
 
 def _why_interrupted(error: BaseException) -> str:

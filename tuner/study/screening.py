@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -26,8 +27,10 @@ class WarmWorker(FreshWorker, Protocol):
     def run_trial(self, job: TrialJob, limits: Limits) -> TrialReport:
         """Build, validate, sample and validate again."""
 
-    def run_screening(self, job: ScreenJob, limits: Limits) -> list[TrialReport]:
-        """Run the trials of several kernels, sampled interleaved."""
+    def run_screening(
+        self, job: ScreenJob, limits: Limits, meanwhile: Callable[[], None] | None = None
+    ) -> list[TrialReport]:
+        """Run the trials of several kernels, sampled interleaved; call ``meanwhile`` once."""
 
 
 def screen_batch(
@@ -39,19 +42,32 @@ def screen_batch(
     limits: Limits,
     *,
     rotation: int,
+    meanwhile: Callable[[], None] | None = None,
 ) -> list[TrialReport]:
     """Run the trials of a batch and return a report for each kernel, in order.
 
     A build that failed ahead is its trial's report. A kernel that takes the worker down keeps
     its failure, and the others are measured again without it. One that is unstable beside
     others is measured again alone: another may have written where it should not.
+
+    Args:
+        worker: With the device.
+        kernels: The candidates.
+        built: How the build of each went.
+        problem: What they solve.
+        sampling: How they are measured.
+        limits: Deadlines.
+        rotation: Which of them is sampled first.
+        meanwhile: Called while the worker runs: not at all where there is nothing to run, and
+            again with each repeat.
     """
     reports = [TrialReport(each.failure) for each in built]
     sound = [position for position, each in enumerate(built) if each.failure is None]
 
     def run(chosen: Sequence[int]) -> list[TrialReport]:
         asked = tuple(kernels[sound[position]] for position in chosen)
-        return worker.run_screening(ScreenJob(asked, problem, sampling, rotation), limits)
+        job = ScreenJob(asked, problem, sampling, rotation)
+        return worker.run_screening(job, limits, meanwhile)
 
     for position, report in zip(sound, measure_together(run, len(sound), Stage.BUILD), strict=True):
         if report.outcome is Outcome.UNSTABLE_RESULT and len(sound) > 1:

@@ -61,7 +61,9 @@ class SearchSettings:
         exhaustive_limit: ``auto`` tries every config where at most so many are allowed, per
             workload and implementation.
         trials: Configs per workload and implementation where not all are tried.
-        finalists: Configs per workload that are measured by the full protocol.
+        finalists: Most configs per workload that are measured by the full protocol.
+        within: How many times as long as the fastest a finalist may have taken in the quick
+            stage.
     """
 
     sampler: str
@@ -69,6 +71,7 @@ class SearchSettings:
     exhaustive_limit: int
     trials: int
     finalists: int
+    within: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,8 +182,15 @@ class SearchTable(_Table):
         3,
         ge=1,
         le=100,
-        description="Configs per workload measured by the full protocol; each "
+        description="Most configs per workload measured by the full protocol; each "
         "implementation's best is always one of them",
+    )
+    within: float = Field(
+        1.25,
+        ge=1,
+        le=1000,
+        description="How many times as long as the fastest a finalist may have taken in the "
+        "quick stage",
     )
 
 
@@ -237,6 +244,12 @@ class QuickTable(_Table):
 
     warmup: int = Field(_QUICK.warmup, ge=0, le=10_000, description="Untimed samples")
     samples: int = Field(_QUICK.samples, ge=1, le=100_000, description="Timed samples")
+    target_sample_us: float = Field(
+        _QUICK.target_sample_us,
+        gt=0,
+        le=10_000_000,
+        description="Length of a sample that launches_per_sample = auto aims at, microseconds",
+    )
 
 
 class LimitsTable(_Table):

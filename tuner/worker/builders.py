@@ -28,9 +28,9 @@ from tuner.worker import messages
 from tuner.worker.cores import CoreShare
 from tuner.worker.pool import unexpected_reply
 from tuner.worker.pool import worker_options
-from tuner.worker.pool import WorkerDied
-from tuner.worker.pool import WorkerProcess
-from tuner.worker.pool import WorkerTimeout
+from tuner.worker.process import WorkerDied
+from tuner.worker.process import WorkerProcess
+from tuner.worker.process import WorkerTimeout
 
 NICENESS = 10  # builders yield to whatever else wants a core
 
@@ -77,6 +77,11 @@ class Builders:
     def count(self) -> int:
         """How many kernels are built at a time."""
         return self._share.builders
+
+    @property
+    def scratch(self) -> str:
+        """Where compilers put their temporary files."""
+        return self._scratch.name
 
     def submit(self, kernel: Kernel) -> Future[BuiltAhead]:
         """Have a kernel built. A compiler that crashes or hangs is that kernel's answer."""

@@ -1,22 +1,13 @@
-"""Starts worker processes, talks to them with deadlines, and kills them with all they started."""
+"""A device behind a worker process: what it is asked, with deadlines, and what a loss means."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import selectors
-import signal
-import subprocess
-import sys
-import tempfile
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 from typing import Self
 from typing import TypeVar
-
-import psutil
 
 from tuner import errors
 from tuner.domain.device import DeviceFacts
@@ -35,138 +26,13 @@ from tuner.domain.records import TrialReport
 from tuner.settings import Settings
 from tuner.settings import worker_environment
 from tuner.worker import messages
+from tuner.worker.process import WorkerDied
+from tuner.worker.process import WorkerProcess
+from tuner.worker.process import WorkerTimeout
 
 START_TIMEOUT_S = 120.0  # a cold GPU driver plus Triton's import takes up to 20 s
-CLOSE_TIMEOUT_S = 5.0
-LOG_TAIL_BYTES = 16_384
 
 _T = TypeVar("_T")
-
-
-class WorkerDied(Exception):
-    """The worker process ended before it answered."""
-
-    def __init__(self, description: str, log: str) -> None:
-        super().__init__(description)
-        self.description = description
-        self.log = log
-
-
-class WorkerTimeout(Exception):
-    """The worker did not answer before its deadline. It has been killed."""
-
-    def __init__(self, timeout_s: float, log: str) -> None:
-        super().__init__(f"no answer within {timeout_s:g} s")
-        self.timeout_s = timeout_s
-        self.log = log
-
-
-class WorkerProcess:
-    """One worker process and the two pipes to it. Not shared between threads."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        # Open until close(): the worker writes to it as long as it lives.
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        request_read, self._request_fd = os.pipe()
-        self._reply_fd, reply_write = os.pipe()
-        command = [sys.executable, "-P", "-m", "tuner.worker.child"]
-        command += [str(request_read), str(reply_write), str(os.getpid())]
-        try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=subprocess.STDOUT,
-                pass_fds=(request_read, reply_write),
-                start_new_session=True,  # so that the whole group can be killed
-                env=environment,
-            )
-        finally:
-            os.close(request_read)
-            os.close(reply_write)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._reply_fd, selectors.EVENT_READ)
-        self._pending = b""
-        self._closed = False
-
-    @property
-    def pid(self) -> int:
-        """Process id of the worker."""
-        return self._process.pid
-
-    def send(self, request: messages.Request) -> None:
-        """Send a request.
-
-        Raises:
-            WorkerDied: The process is gone.
-        """
-        line = messages.encode(request)
-        try:
-            while line:
-                line = line[os.write(self._request_fd, line) :]
-        except BrokenPipeError as error:
-            raise self._died() from error
-
-    def receive(self, timeout_s: float) -> Any:
-        """Return the next message.
-
-        Raises:
-            WorkerDied: The process ended first.
-            WorkerTimeout: Nothing came in time; the process has been killed.
-        """
-        deadline = time.monotonic() + timeout_s
-        while b"\n" not in self._pending:
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._selector.select(left):
-                log = self.log_tail()
-                self.kill()
-                raise WorkerTimeout(timeout_s, log)
-            chunk = os.read(self._reply_fd, 1 << 20)
-            if not chunk:
-                raise self._died()
-            self._pending += chunk
-        line, self._pending = self._pending.split(b"\n", 1)
-        return messages.decode(line)
-
-    def log_tail(self) -> str:
-        """Return the end of what the worker and its kernels printed."""
-        size = os.fstat(self._log.fileno()).st_size
-        content = os.pread(self._log.fileno(), LOG_TAIL_BYTES, max(0, size - LOG_TAIL_BYTES))
-        return content.decode("utf-8", "replace")
-
-    def kill(self) -> None:
-        """Kill the worker and every process it started, and wait for the end."""
-        gone = contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess)
-        for child in _descendants(self._process.pid):
-            with gone:
-                child.kill()
-        with gone:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def close(self) -> None:
-        """End the worker: politely by closing its pipe, else by force. May be called twice."""
-        if self._closed:
-            return
-        self._closed = True
-        os.close(self._request_fd)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(CLOSE_TIMEOUT_S)
-        self.kill()
-        self._selector.close()
-        os.close(self._reply_fd)
-        self._log.close()
-
-    def _died(self) -> WorkerDied:
-        # One that closed its pipe and lives on is no worker any more.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(CLOSE_TIMEOUT_S)
-        log = self.log_tail()
-        self.kill()
-        code = self._process.returncode
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        last = next((line for line in reversed(log.splitlines()) if line.strip()), "")
-        return WorkerDied(f"{how}: {last[:200]}" if last else how, log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +46,21 @@ class _Position:
 class DeviceWorker:
     """A device behind a worker process that is started again whenever it is lost.
 
+    Args:
+        device_id: Which device.
+        settings: Name the cache.
+        process: One that has been told to open it; None starts one.
+
     Raises:
         DeviceUnavailable: The device can't be used, with the reason.
     """
 
-    def __init__(self, device_id: str, settings: Settings) -> None:
+    def __init__(
+        self, device_id: str, settings: Settings, process: WorkerProcess | None = None
+    ) -> None:
         self._device_id = device_id
         self._settings = settings
-        self._process: WorkerProcess | None = None
+        self._process = process
         self.facts, self.environment = self._open()
         # What `auto` meant: a worker that replaces this one must get the same device.
         self._device_id = self.facts.device_id
@@ -208,9 +81,17 @@ class DeviceWorker:
         reports = self._run(messages.RunTrial(job), 1, limits)
         return reports[0]
 
-    def run_screening(self, job: ScreenJob, limits: Limits) -> list[TrialReport]:
-        """Run the trials of several kernels; as ``run_confirmation``."""
-        return self._run(messages.RunScreening(job), len(job.kernels), limits)
+    def run_screening(
+        self, job: ScreenJob, limits: Limits, meanwhile: Callable[[], None] | None = None
+    ) -> list[TrialReport]:
+        """Run the trials of several kernels; as ``run_confirmation``.
+
+        Args:
+            job: What to run.
+            limits: Deadlines; they count from when ``meanwhile`` returns.
+            meanwhile: Called once while the worker runs.
+        """
+        return self._run(messages.RunScreening(job), len(job.kernels), limits, meanwhile)
 
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
         """Run a confirmation; kernels that were not at fault may come back ``interrupted``."""
@@ -225,16 +106,22 @@ class DeviceWorker:
             self._process = None
 
     def _open(self) -> tuple[DeviceFacts, Environment]:
-        self._process = WorkerProcess(worker_environment(self._device_id, self._settings.cache_dir))
-        request = messages.OpenDevice(self._device_id, worker_options(self._settings))
+        if self._process is None:
+            self._process = _start_opening(self._device_id, self._settings)
         try:
-            ready = _expect(self._process, request, messages.Ready)
+            ready = _receive(self._process, messages.Ready)
         except BaseException:
             self.close(force=True)
             raise
         return ready.facts, ready.environment
 
-    def _run(self, request: messages.Request, kernels: int, limits: Limits) -> list[TrialReport]:
+    def _run(
+        self,
+        request: messages.Request,
+        kernels: int,
+        limits: Limits,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> list[TrialReport]:
         if self._process is None:
             self._open()
         assert self._process is not None
@@ -242,6 +129,8 @@ class DeviceWorker:
         timeout_s = limits.build_timeout_s
         try:
             self._process.send(request)
+            if meanwhile is not None:
+                meanwhile()
             while True:
                 reply = self._process.receive(timeout_s)
                 if isinstance(reply, messages.StageBegun):
@@ -264,6 +153,22 @@ class DeviceWorker:
             raise
         self.close(force=True)
         return _blame(failure, at.kernel, kernels)
+
+
+def open_workers(device_id: str, settings: Settings, count: int) -> list[DeviceWorker]:
+    """Start several workers on a device at once: most of an opening is waiting for the driver.
+
+    Raises:
+        DeviceUnavailable: The device can't be used, with the reason.
+    """
+    processes = [_start_opening(device_id, settings) for _ in range(count)]
+    try:
+        return [DeviceWorker(device_id, settings, process) for process in processes]
+    except BaseException:
+        for process in processes:
+            process.kill()
+            process.close()
+        raise
 
 
 def list_devices(settings: Settings) -> list[DeviceListing]:
@@ -311,20 +216,29 @@ class Compiler:
 def _ask(settings: Settings, request: messages.Request, answer: type[_T]) -> _T:
     process = WorkerProcess(worker_environment("", settings.cache_dir))
     try:
-        return _expect(process, request, answer)
+        with contextlib.suppress(WorkerDied):  # told when its answer is awaited
+            process.send(request)
+        return _receive(process, answer)
     finally:
         process.close()
 
 
-def _expect(
-    process: WorkerProcess,
-    request: messages.Request,
-    answer: type[_T],
-    timeout_s: float = START_TIMEOUT_S,
-) -> _T:
+def _start_opening(device_id: str, settings: Settings) -> WorkerProcess:
+    """Start a worker and tell it to open a device, without waiting for it."""
+    process = WorkerProcess(worker_environment(device_id, settings.cache_dir))
+    with contextlib.suppress(WorkerDied):  # told when its answer is awaited
+        process.send(messages.OpenDevice(device_id, worker_options(settings)))
+    return process
+
+
+def _receive(process: WorkerProcess, answer: type[_T]) -> _T:
+    """Return a worker's first answer.
+
+    Raises:
+        EnvironmentProblem: It died or did not answer, or says what is wrong.
+    """
     try:
-        process.send(request)
-        reply = process.receive(timeout_s)
+        reply = process.receive(START_TIMEOUT_S)
     except WorkerDied as error:
         raise errors.EnvironmentProblem(
             f"the worker process died: {error.description}",
@@ -358,10 +272,3 @@ def worker_options(settings: Settings) -> messages.WorkerOptions:
     return messages.WorkerOptions(
         str(settings.cache_dir), settings.cpu_wave_size, settings.cpu_compiler
     )
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []

@@ -117,7 +117,7 @@ class TritonLanguage:
             MissingDependency: Triton is not installed.
         """
         target = toolchain.triton_target
-        return None if target is None else _compile(kernel, target).code
+        return None if target is None else _compile(kernel, target, will_load=True).code
 
     def compile_for(self, kernel: Kernel, architecture: str, wave_size: int) -> CodeObject:
         """Compile for ``gfx*`` or ``sm_*`` without a device of it.
