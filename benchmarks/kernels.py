@@ -1,23 +1,25 @@
 """RMSNorm on one NVIDIA GPU: our kernels against PyTorch, torch.compile, Liger and a copy.
 
-For each shape our implementations are searched first (their default, random configs, then
-neighbours of the best one). Then all contenders are timed in one process on the same tensors:
-each as one CUDA graph of several launches, one replay a round, in an order that rotates and turns
-round, between two events. "Cold" rotates tensors of three times the last-level cache in all;
-"hot" has one set. Before that, the whole output of each of ours for the first set is compared with
-a float64 reference on the device. Figures are medians over the rounds, in microseconds a launch.
+For each shape and dtype our implementations are searched first (see kernels_search.py). Then all
+contenders are timed in one process on the same tensors: each as one CUDA graph of several launches,
+one replay a round, in an order that rotates and turns round, between two events. "Cold" rotates
+tensors of three times the last-level cache in all; "hot" has one set. Before that, the whole output
+of each of ours for the first set is compared with a float64 reference on the device, by the
+operator's tolerance. Figures are medians over the rounds, in microseconds a launch.
 
-    python benchmarks/kernels.py --cells large --output docs/results/h200-kernels-large
+    python benchmarks/kernels.py --cells large --dtype float32 --output docs/results/h200-kernels
 
 writes a CSV (a row a cell, a column a contender) and a Markdown page beside it. Needs PyTorch;
-Liger is left out where it is not installed. Nothing here is a dependency of ``tuner``.
+Liger is left out where it is not installed. QuACK is not among the peers: with what it needs it is
+larger (92 MB) than what can be brought to the machine these were run on. Nothing here is a
+dependency of ``tuner``.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import random
+import itertools
 import shlex
 import statistics
 import sys
@@ -25,25 +27,23 @@ import time
 from collections import deque
 from collections.abc import Callable
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import kernels_page as page
 import torch
+from kernels_search import builders
+from kernels_search import Search
 
 from tuner.bench.devices.nvidia import NvidiaDevice
 from tuner.bench.languages.base import Executable
-from tuner.bench.languages.hip import HipLanguage
-from tuner.bench.languages.triton import TritonLanguage
 from tuner.bench.measure import interleaved_order
-from tuner.domain.identity import Config
 from tuner.domain.identity import config_text
-from tuner.domain.space import first_violation
-from tuner.domain.space import grid_configs
+from tuner.domain.job import ArraySpec
+from tuner.domain.job import Problem
 from tuner.domain.workload import Workload
-from tuner.errors import TrialError
-from tuner.operator import Implementation
 from tuner.operator import load_operator
 
 COLUMNS = (
@@ -53,10 +53,17 @@ COLUMNS = (
 LARGE_ELEMENTS = 64 * 2**20
 FEW_ROWS = 1024
 EPSILON = 1e-5
-OURS = ("hip-vector", "hip-split", "triton-row", "triton-rows", "triton-loop")
-ROUNDS = 25
-GRAPH_US = 2000.0  # device time of one replay: long against the event's resolution
-TOLERANCE = 2e-5  # absolute and relative, as the operator's for float32
+OURS = (
+    *("hip-vector", "hip-split", "triton-row", "triton-rows", "triton-turns", "triton-loop"),
+    *("triton-split", "triton-unfused"),
+)
+DTYPES = ("float32", "bfloat16", "float16")
+ROUNDS = 15
+GRAPH_US = 1000.0  # device time of one replay: long against the event's resolution
+AHEAD = 3  # cells whose first configs are compiled before their turn
+# torch hands a copy to the driver's memcpy, which is slower for sizes that are no multiple of this
+# many elements; leaving out the rest costs less than 0.1 % of any cell.
+COPY_ELEMENTS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +84,53 @@ class TensorBuffer:
 
 
 class Cell:
-    """A shape with its tensors: one set where the cache is hot, several where it is cold."""
+    """A workload with its tensors: one set where the cache is hot, several where it is cold."""
 
-    def __init__(self, rows: int, cols: int, cache: str, cache_bytes: int) -> None:
-        self.rows, self.cols, self.cache = rows, cols, cache
-        generator = torch.Generator("cuda").manual_seed(cols)
-        set_bytes = 2 * rows * cols * 4
+    def __init__(self, workload: Workload, problem: Problem, cache: str, cache_bytes: int) -> None:
+        self.workload, self.problem, self.cache = workload, problem, cache
+        self.rows, self.cols = workload.shape
+        generator = torch.Generator("cuda").manual_seed(self.cols)
+        dtype = getattr(torch, workload.dtype)
+
+        def normal(*shape: int) -> torch.Tensor:
+            return torch.randn(*shape, device="cuda", generator=generator).to(dtype)
+
+        set_bytes = 2 * self.rows * self.cols * dtype.itemsize
         count = 1 if cache == "hot" else -(-3 * cache_bytes // set_bytes) + 1
-        self.weight = torch.randn(cols, device="cuda", generator=generator)
-        self.inputs = [
-            torch.randn(rows, cols, device="cuda", generator=generator) for _ in range(count)
-        ]
+        self.weight = normal(self.cols)
+        self.inputs = [normal(self.rows, self.cols) for _ in range(count)]
         self.outputs = [torch.empty_like(each) for each in self.inputs]
-        # Words of the kernels in which several blocks share a row; zero between launches.
-        self.exchange = torch.zeros(rows * 64, dtype=torch.int64, device="cuda")
+        # Scratch is zero between launches; what steps pass on is of no interest after them.
+        self.extra: dict[str, torch.Tensor] = {}
 
-    def buffers(self, index: int) -> dict[str, TensorBuffer]:
-        """Return set ``index`` as our kernels' arguments."""
-        tensors = (self.inputs[index], self.weight, self.outputs[index], self.exchange)
-        return {
-            name: TensorBuffer(tensor)
-            for name, tensor in zip(("x", "w", "y", "exchange"), tensors, strict=True)
-        }
+    def launches(self, executable: Executable, count: int) -> list[Any]:
+        """Return ``count`` runs of an executable, all its steps, going round the sets."""
+        for spec in self.problem.arrays:
+            is_extra = spec.role in ("scratch", "intermediate")
+            if is_extra and spec.name in executable.array_names and spec.name not in self.extra:
+                self.extra[spec.name] = _tensor(spec)
+        bound = []
+        for x, y in zip(self.inputs, self.outputs, strict=True):
+            tensors = {"x": x, "w": self.weight, "y": y, **self.extra}
+            buffers = {name: TensorBuffer(tensor) for name, tensor in tensors.items()}
+            bound.append(executable.bind(buffers))
+        return [step for index in range(count) for step in bound[index % len(bound)]]
 
-    def expected(self) -> torch.Tensor:
-        """Return the reference's output for the first set, computed in float64."""
+    def worst_error(self) -> float:
+        """Return how far the first output is from the reference, in tolerances."""
+        tolerance = self.problem.tolerance
         wide = self.inputs[0].double()
         scale = torch.rsqrt(wide.square().mean(1, keepdim=True) + EPSILON)
-        return wide.mul_(scale).mul_(self.weight.double())
+        expected = wide.mul_(scale).mul_(self.weight.double())
+        error = (self.outputs[0].double() - expected).abs_()
+        allowed = expected.abs_().mul_(tolerance.relative).add_(tolerance.absolute)
+        return float(error.div_(allowed).max())
+
+
+def _tensor(spec: ArraySpec) -> torch.Tensor:
+    words = {"uint64": torch.int64}  # as many bytes: torch fills few unsigned types
+    dtype = words.get(spec.dtype) or getattr(torch, spec.dtype)
+    return torch.zeros(*spec.shape, dtype=dtype, device="cuda")
 
 
 @dataclass(slots=True)
@@ -125,84 +151,33 @@ class Contender:
 
 
 class Ours:
-    """Builds, searches and prepares this project's implementations."""
+    """Searches and prepares this project's implementations."""
 
-    def __init__(self, operator_folder: Path, search_s: float) -> None:
+    def __init__(self, operator_folder: Path, cache_dir: Path, pool: ProcessPoolExecutor) -> None:
         self.operator = load_operator(operator_folder.resolve())
-        self.device = NvidiaDevice(0)
-        self._languages = {"hip": HipLanguage(), "triton": TritonLanguage()}
-        self._search_s = search_s
+        self.device = NvidiaDevice(0, cache_dir=cache_dir)
+        self.faults: list[str] = []  # what was measured and then found wrong: left out, exit code 1
+        self.search = Search(self.operator, OURS, self.device, cache_dir, pool)
+
+    def try_all(self, cell: Cell) -> None:
+        """Time every config that waits for it."""
+        launches = max(4, len(cell.inputs))
+
+        def time_us(executable: Executable) -> float:
+            prepared = self.device.prepare(cell.launches(executable, launches), "graph")
+            try:
+                prepared.elapsed_us()
+                return statistics.median(prepared.elapsed_us() for _ in range(3))
+            finally:
+                prepared.close()
+
+        self.search.time(cell.workload, time_us)
 
     def contenders(self, cell: Cell, launches: int) -> Iterator[Contender]:
         """Yield each implementation that can run, with the best config found."""
-        workload = self.operator.workload((cell.rows, cell.cols))
-        for name in OURS:
-            implementation = self.operator.implementation(name)
-            found = self._search(implementation, workload, cell)
-            if found is None:
-                continue
-            config, executable = found
-            launch = [
-                executable.bind(cell.buffers(index % len(cell.inputs))) for index in range(launches)
-            ]
-            prepared = self.device.prepare(launch, "graph")
+        for name, config, executable in self.search.best(cell.workload):
+            prepared = self.device.prepare(cell.launches(executable, launches), "graph")
             yield Contender(name, prepared.elapsed_us, launches, config_text(config))
-
-    def _search(
-        self, implementation: Implementation, workload: Workload, cell: Cell
-    ) -> tuple[Config, Executable] | None:
-        dims = self.operator.dimensions(workload)
-        facts = self.device.facts
-        grid = implementation.parameters(dims)
-
-        def is_legal(config: Config) -> bool:
-            return first_violation(config, dims, facts, implementation.constraints) is None
-
-        legal = [config for config in grid_configs(grid) if is_legal(config)]
-        if not legal:
-            return None
-        random.Random(workload.shape_text).shuffle(legal)
-        default = dict(implementation.default(dims, facts))
-        queue = [default, *legal] if is_legal(default) else legal
-        tried: dict[str, tuple[float, Config, Executable]] = {}
-        begun = time.perf_counter()
-        while time.perf_counter() - begun < self._search_s and len(tried) < len(legal):
-            elapsed_s = time.perf_counter() - begun
-            config = None
-            if tried and elapsed_s > self._search_s / 2:
-                best = min(tried.values(), key=lambda each: each[0])[1]
-                near = [each for each in legal if _distance(each, best) == 1]
-                config = next((each for each in near if config_text(each) not in tried), None)
-            if config is None:
-                config = next(each for each in queue if config_text(each) not in tried)
-            executable, time_us = self._try(implementation, workload, config, cell)
-            tried[config_text(config)] = (time_us, config, executable)
-        time_us, config, executable = min(tried.values(), key=lambda each: each[0])
-        return (config, executable) if time_us < float("inf") else None
-
-    def _try(
-        self, implementation: Implementation, workload: Workload, config: Config, cell: Cell
-    ) -> tuple[Any, float]:
-        source = self.operator.source(implementation)
-        kernel = self.operator.kernel(implementation, source, config, workload)
-        try:
-            executable = self._languages[implementation.language].build(kernel, self.device)
-            launches = max(4, len(cell.inputs))
-            bound = [
-                executable.bind(cell.buffers(index % len(cell.inputs))) for index in range(launches)
-            ]
-            prepared = self.device.prepare(bound, "graph")
-            try:
-                prepared.elapsed_us()
-                return executable, statistics.median(prepared.elapsed_us() for _ in range(3))
-            finally:
-                prepared.close()
-        except TrialError:
-            return None, float("inf")
-
-
-def _distance(one: Config, other: Config) -> int:
-    return sum(one[name] != other[name] for name in one)
 
 
 def torch_contender(
@@ -239,7 +214,12 @@ def peers(cell: Cell, launches: int) -> Iterator[Contender]:
     def eager(x: torch.Tensor, _y: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.rms_norm(x, shape, weight, EPSILON)
 
-    yield torch_contender("copy", cell, launches, lambda x, y: y.copy_(x))
+    count = cell.rows * cell.cols // COPY_ELEMENTS * COPY_ELEMENTS
+
+    def copy(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return y.view(-1)[:count].copy_(x.view(-1)[:count])
+
+    yield torch_contender("copy", cell, launches, copy)
     yield torch_contender("torch", cell, launches, eager)
     modes = {"torch.compile": None, "torch.compile-max": "max-autotune-no-cudagraphs"}
     for name, mode in modes.items():
@@ -259,20 +239,23 @@ def peers(cell: Cell, launches: int) -> Iterator[Contender]:
         print(f"liger: {cell.rows}x{cell.cols}: {error}".splitlines()[0], file=sys.stderr)
 
 
-def worst_error(cell: Cell, contender: Contender) -> float:
-    """Run a contender of ours on NaN-filled outputs; return how far it is from the reference.
+def fault(cell: Cell, contender: Contender) -> tuple[float, str]:
+    """Run a contender of ours on NaN-filled outputs.
 
     Returns:
-        ``max |out - ref| / (1 + |ref|)`` over the whole output.
+        Its error in tolerances, and what is wrong with it or "".
     """
     cell.outputs[0].fill_(float("nan"))
     torch.cuda.synchronize()
     contender.replay()
-    expected = cell.expected()
-    error = ((cell.outputs[0].double() - expected).abs_() / expected.abs_().add_(1.0)).max()
-    if int(cell.exchange.count_nonzero()):
-        raise SystemExit(f"{contender.name} left its exchange words dirty")
-    return float(error)
+    error = cell.worst_error()
+    if not error <= 1.0:
+        return error, f"wrong, {error} tolerances off"
+    for spec in cell.problem.arrays:
+        words = cell.extra.get(spec.name)
+        if spec.role == "scratch" and words is not None and int(words.count_nonzero()):
+            return error, f"leaves {spec.name} not zero"
+    return error, ""
 
 
 def measure(contenders: list[Contender]) -> dict[str, float]:
@@ -288,18 +271,28 @@ def measure(contenders: list[Contender]) -> dict[str, float]:
 
 def run_cell(ours: Ours, cell: Cell) -> page.Row:
     """Search, check and time one cell."""
-    estimate_us = 2 * cell.rows * cell.cols * 4 / 4.0e6 + 1.0
+    item_bytes = cell.weight.element_size()
+    estimate_us = 2 * cell.rows * cell.cols * item_bytes / 4.0e6 + 1.0
     sets = len(cell.inputs)
     launches = max(sets, min(512, round(GRAPH_US / estimate_us) // sets * sets))
-    mine = list(ours.contenders(cell, launches))
-    errors = {each.name: worst_error(cell, each) for each in mine}
-    wrong = {name: error for name, error in errors.items() if not error <= TOLERANCE}
-    if wrong:
-        raise SystemExit(f"{cell.rows}x{cell.cols}: wrong results: {wrong}")
-    contenders = [*peers(cell, launches), *mine]
+    ours.try_all(cell)
+    ours.search.climb(cell.workload)
+    others = list(peers(cell, launches))  # while what climb() asked for is compiled
+    ours.try_all(cell)
+    contenders, worst = others, 0.0
+    for each in ours.contenders(cell, launches):
+        error, problem = fault(cell, each)
+        if problem:
+            where = f"{cell.workload.shape_text} {cell.workload.dtype} {each.name} {each.note}"
+            ours.faults.append(f"{where}: {problem}")
+            print(ours.faults[-1], file=sys.stderr, flush=True)
+            continue
+        worst = max(worst, error)
+        contenders.append(each)
     times_us = measure(contenders)
     notes = {each.name: each.note for each in contenders if each.note}
-    row = page.Row(cell.rows, cell.cols, cell.cache, times_us, notes, max(errors.values()))
+    workload = cell.workload
+    row = page.Row(cell.rows, cell.cols, workload.dtype, cell.cache, times_us, notes, worst)
     print(page.progress_line(row), flush=True)
     return row
 
@@ -310,21 +303,45 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cells", choices=("large", "hot", "cold"), action="append", required=True)
-    parser.add_argument("--columns", type=int, action="append")
-    parser.add_argument("--search-s", type=float, default=4.0, help="seconds an implementation")
+    parser.add_argument("--columns", type=int, action="append", help="default: all 15")
+    parser.add_argument("--dtype", choices=DTYPES, action="append", help="default: all three")
+    parser.add_argument("--until-s", type=float, default=1e9, help="begin no cell after so long")
     parser.add_argument("--operator", type=Path, default=Path("kernels/rmsnorm"))
+    parser.add_argument("--cache-dir", type=Path, default=Path("/tmp/kernels-benchmark"))
     parser.add_argument("--output", type=Path, required=True, help="without suffix")
     options = parser.parse_args()
-    ours = Ours(options.operator, options.search_s)
-    rows = []
-    for kind in options.cells:
-        for cols in options.columns or COLUMNS:
-            count = LARGE_ELEMENTS // cols if kind == "large" else FEW_ROWS
-            cache = "hot" if kind == "hot" else "cold"
-            rows.append(run_cell(ours, Cell(count, cols, cache, ours.device.facts.cache_bytes)))
-            torch.cuda.empty_cache()
-            page.write(options.output, rows, _facts(ours))
-    print(f"wrote {options.output}.csv and .md")
+    begun = time.perf_counter()
+    pool = builders()
+    ours = Ours(options.operator, options.cache_dir, pool)
+    cells = [
+        (
+            ours.operator.workload((_rows(kind, cols), cols), dtype),
+            "hot" if kind == "hot" else "cold",
+        )
+        for kind in options.cells
+        for dtype in options.dtype or DTYPES
+        for cols in options.columns or COLUMNS
+    ]
+    for workload, _ in cells[:AHEAD]:
+        ours.search.begin(workload)
+    rows: list[page.Row] = []
+    for (workload, cache), later in itertools.zip_longest(cells, cells[AHEAD:]):
+        if time.perf_counter() - begun > options.until_s:
+            print(f"stopped before {workload.shape_text} {workload.dtype}", file=sys.stderr)
+            break
+        if later is not None:
+            ours.search.begin(later[0])
+        problem = ours.operator.problem(workload)
+        rows.append(run_cell(ours, Cell(workload, problem, cache, ours.device.facts.cache_bytes)))
+        torch.cuda.empty_cache()
+        page.write(options.output, rows, _facts(ours))
+    pool.shutdown(wait=False, cancel_futures=True)
+    print(f"wrote {options.output}.csv and .md in {time.perf_counter() - begun:.0f} s")
+    sys.exit(1 if ours.faults else 0)
+
+
+def _rows(kind: str, cols: int) -> int:
+    return LARGE_ELEMENTS // cols if kind == "large" else FEW_ROWS
 
 
 def _facts(ours: Ours) -> dict[str, str]:

@@ -11,6 +11,7 @@ from datetime import datetime
 from datetime import UTC
 from pathlib import Path
 
+UNFUSED = "triton-unfused"
 PEERS = ("torch", "torch.compile", "torch.compile-max", "liger")
 FACTS = ("device", "driver", "runtime", "compiler", "torch", "triton", "liger-kernel")
 
@@ -22,14 +23,16 @@ class Row:
     Attributes:
         rows: Of the problem.
         cols: Of the problem.
+        dtype: Of the arrays.
         cache: ``hot`` or ``cold``.
         times_us: Median microseconds a launch by contender.
         configs: The config of each contender that has one.
-        worst_error: Largest error of ours, ``|out - ref| / (1 + |ref|)``.
+        worst_error: Largest error of ours, as a multiple of the tolerance.
     """
 
     rows: int
     cols: int
+    dtype: str
     cache: str
     times_us: Mapping[str, float]
     configs: Mapping[str, str]
@@ -38,7 +41,8 @@ class Row:
     @property
     def best(self) -> str:
         """Our fastest implementation."""
-        return min(self.configs, key=self.times_us.__getitem__)
+        fused = [name for name in self.configs if name != UNFUSED]
+        return min(fused, key=self.times_us.__getitem__)
 
     @property
     def best_peer(self) -> str:
@@ -55,11 +59,18 @@ class Row:
         """How many times as fast as the best peer ours is."""
         return self.times_us[self.best_peer] / self.times_us[self.best]
 
+    @property
+    def fusion_gain(self) -> float | None:
+        """How many times as fast as our unfused kernels ours is."""
+        unfused_us = self.times_us.get(UNFUSED)
+        return unfused_us and unfused_us / self.times_us[self.best]
+
 
 def progress_line(row: Row) -> str:
     """Return what is printed when a cell is done."""
     return (
-        f"{row.rows}x{row.cols} {row.cache}: {row.best} {row.times_us[row.best]:.2f} us "
+        f"{row.rows}x{row.cols} {row.dtype} {row.cache}: {row.best} "
+        f"{row.times_us[row.best]:.2f} us "
         f"= {row.of_copy:.3f} of copy, {row.gain:.2f} times as fast as {row.best_peer}"
     )
 
@@ -72,7 +83,7 @@ def write(target: Path, rows: Sequence[Row], facts: Mapping[str, str]) -> None:
         writer.writerow(["rows", "cols", "dtype", "cache", *(f"{name}_us" for name in names)])
         for row in rows:
             times = [f"{row.times_us[name]:.3f}" if name in row.times_us else "" for name in names]
-            writer.writerow([row.rows, row.cols, "float32", row.cache, *times])
+            writer.writerow([row.rows, row.cols, row.dtype, row.cache, *times])
     target.with_suffix(".md").write_text(_page(rows, names, facts), encoding="utf-8")
 
 
@@ -80,7 +91,7 @@ def _page(rows: Sequence[Row], names: Sequence[str], facts: Mapping[str, str]) -
     gain = math.exp(sum(math.log(row.gain) for row in rows) / len(rows))
     known = "; ".join(f"{name} {facts[name]}" for name in FACTS if name in facts)
     lines = [
-        "# RMSNorm in float32: this project's kernels, PyTorch, Liger and a copy",
+        "# RMSNorm: this project's kernels, PyTorch, Liger and a copy",
         "",
         f"{datetime.now(UTC).date()}; {known}.",
         "",
@@ -93,26 +104,35 @@ def _page(rows: Sequence[Row], names: Sequence[str], facts: Mapping[str, str]) -
         f"Over the best peer of each cell: {gain:.2f} times as fast (geometric mean); smallest "
         f"{min(row.gain for row in rows):.2f}, largest {max(row.gain for row in rows):.2f}.",
         "",
-        "| shape | cache | " + " | ".join(names) + " | of copy speed | over the best peer |",
-        "|---|---|" + "---|" * (len(names) + 2),
+        "| shape | dtype | cache | "
+        + " | ".join(names)
+        + " | of copy speed | over the best peer | over unfused |",
+        "|---|---|---|" + "---|" * (len(names) + 3),
     ]
     for row in rows:
         cells = [_time(row, name) for name in names]
         lines.append(
-            f"| {row.rows}x{row.cols} | {row.cache} | {' | '.join(cells)} "
-            f"| {row.of_copy:.3f} | {row.gain:.2f} ({row.best_peer}) |"
+            f"| {row.rows}x{row.cols} | {row.dtype} | {row.cache} | {' | '.join(cells)} "
+            f"| {row.of_copy:.3f} | {row.gain:.2f} ({row.best_peer}) "
+            f"| {_gain(row.fusion_gain)} |"
         )
     lines += [
         "",
-        "| shape | cache | fastest of ours | config | worst error |",
-        "|---|---|---|---|---|",
+        "Of all of ours, the worst error is given as a multiple of the operator's tolerance.",
+        "",
+        "| shape | dtype | cache | fastest of ours | config | worst error |",
+        "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row.rows}x{row.cols} | {row.cache} | {row.best} | `{row.configs[row.best]}` "
-        f"| {row.worst_error:.1e} |"
+        f"| {row.rows}x{row.cols} | {row.dtype} | {row.cache} | {row.best} "
+        f"| `{row.configs[row.best]}` | {row.worst_error:.2f} |"
         for row in rows
     ]
     return "\n".join(lines) + "\n"
+
+
+def _gain(gain: float | None) -> str:
+    return "–" if gain is None else f"{gain:.2f}"
 
 
 def _time(row: Row, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from tuner.domain.identity import Config
 from tuner.domain.space import first_violation
 from tuner.domain.space import grid_configs
 from tuner.domain.space import next_power_of_two
+from tuner.domain.workload import Workload
 from tuner.errors import UsageError
 from tuner.kernel_source import read_kernel_source
+from tuner.operator import Implementation
 from tuner.operator import load_operator
 from tuner.operator import Operator
 
@@ -30,10 +33,20 @@ EDGE_SHAPES = [(1, 1), (3, 13), (33, 257), (1, 4096), (1024, 4096), (65536, 64)]
 LONG_SHAPES = [(1, 16384), (3, 20001), (2, 65536), (1, 262144), (1, 1_048_576)]
 # Parameters that only say how much of a row is kept, or how many rows a block takes: the kernel
 # is compiled for what follows from them.
-DERIVED = {
+DERIVED: dict[str, tuple[set[str], set[str]]] = {
     "hip-vector": ({"FLOATS", "LDS", "TURNS"}, {"COLS", "KEPT", "SHARED"}),
     "hip-split": ({"FLOATS", "LDS"}, {"COLS", "KEPT", "SHARED", "LOOKS"}),
+    "triton-turns": (set(), {"COLS"}),
+    "triton-loop": (set(), {"COLS"}),
+    "triton-split": (set(), {"COLS"}),
+    "triton-unfused": (set(), {"COLS"}),
 }
+LOOP = {"BLOCK_SIZE": 2048, "num_warps": 8, "num_stages": 2, "EVICT": 0, "STREAM": 0}
+TURNS = {
+    "ROWS": 1, "TURNS": 1, "BLOCK_SIZE": 4096, "num_warps": 8,
+    "num_stages": 1, "EVICT": 0, "STREAM": 0,
+}  # fmt: skip
+OF_LONG_ROWS = ("hip-split", "triton-split")
 
 
 def facts(wave_size: int = 32, max_grid_x: int = 2**31 - 1) -> DeviceFacts:
@@ -47,9 +60,16 @@ def violation(
     operator: Operator, name: str, config: Config, shape: tuple[int, ...], device: DeviceFacts
 ) -> str:
     implementation = operator.implementation(name)
-    dims = dict(zip(operator.dims, shape, strict=True))
+    dims = operator.dimensions(operator.workload(shape))
     found = first_violation(config, dims, device, implementation.constraints)
     return str(found or "")
+
+
+def takes_long_rows(implementation: Implementation) -> bool:
+    return implementation.language == "hip" or implementation.name in (
+        "triton-loop",
+        "triton-split",
+    )
 
 
 @pytest.fixture
@@ -62,15 +82,15 @@ def rmsnorm() -> Operator:
 def test_defaults_are_in_the_space_and_legal(operator_name: str, name: str, wave_size: int) -> None:
     operator = load_operator(KERNELS / operator_name)
     implementation = operator.implementation(name)
-    for shape in [*EDGE_SHAPES, *(LONG_SHAPES if implementation.language == "hip" else ())]:
-        dims = dict(zip(operator.dims, shape, strict=True))
+    for shape in [*EDGE_SHAPES, *(LONG_SHAPES if takes_long_rows(implementation) else ())]:
+        dims = operator.dimensions(operator.workload(shape))
         default = implementation.default(dims, facts(wave_size))
         assert default in list(grid_configs(implementation.parameters(dims)))
         found = violation(operator, name, default, shape, facts(wave_size))
         if name == "triton-loop" and next_power_of_two(dims["cols"]) <= 512:
             assert found.startswith("loop_needed: ")  # its smallest block holds such a row
-        elif name == "hip-split" and dims["cols"] < 16384:
-            assert found.startswith("long_row: ")  # a block holds such a row
+        elif name in OF_LONG_ROWS and dims["cols"] < 16384:
+            assert found.startswith("long_row: ")  # a block or program does such a row
         else:
             assert not found
 
@@ -83,6 +103,8 @@ def test_entries_exist_and_constants_reach_the_kernel(operator_name: str, name: 
     config = implementation.default(operator.dimensions(workload), facts())
     kernel = operator.kernel(implementation, operator.source(implementation), config, workload)
     consumed, derived = DERIVED.get(name, (set(), set()))
+    if implementation.language == "hip" and len(operator.tolerances) > 1:
+        derived = derived | {"ELEMENT"}
     reached = {**kernel.constants, **kernel.options}
     assert derived <= reached.keys()
     assert {key: value for key, value in reached.items() if key not in derived} == {
@@ -91,6 +113,7 @@ def test_entries_exist_and_constants_reach_the_kernel(operator_name: str, name: 
     assert any(kernel.entry in text for text in kernel.files.values())
     dtypes = {each.name: each.dtype for each in kernel.arguments if each.type == "buffer"}
     assert dtypes.pop("exchange", "uint64") == "uint64"
+    assert {each.entry for each in kernel.launches} == set(implementation.entries)
     assert set(dtypes.values()) == {"float32"}
 
 
@@ -98,7 +121,7 @@ def test_entries_exist_and_constants_reach_the_kernel(operator_name: str, name: 
 @settings(deadline=None, max_examples=50)
 def test_every_allowed_grid_covers_every_row(rows: int, cols: int) -> None:
     operator = load_operator(KERNELS / "rmsnorm")
-    dims = {"rows": rows, "cols": cols}
+    dims = operator.dimensions(operator.workload((rows, cols)))
     per_program: dict[str, Callable[[Config], float]] = {
         "hip-serial": lambda config: int(config["BLOCK"]),
         "hip-vector": lambda config: (
@@ -106,15 +129,18 @@ def test_every_allowed_grid_covers_every_row(rows: int, cols: int) -> None:
         ),
         "hip-split": lambda config: 1 / int(config["PARTS"]),
         "triton-rows": lambda config: int(config["ROWS"]),
+        "triton-turns": lambda config: int(config["ROWS"]) * int(config["TURNS"]),
+        "triton-split": lambda config: 1 / int(config["PARTS"]),
     }
-    for implementation in operator.implementations:
+    fused = [each for each in operator.implementations if each.name != "triton-unfused"]
+    for implementation in fused:
         for config in every_so_many(list(grid_configs(implementation.parameters(dims)))):
             if violation(operator, implementation.name, config, (rows, cols), facts()):
                 continue
             programs = implementation.geometry(config, dims).grid[0]
             rows_each = per_program.get(implementation.name, lambda _config: 1)(config)
             assert (programs - 1) * rows_each < rows <= programs * rows_each
-            if "BLOCK_SIZE" in config and implementation.name != "triton-loop":
+            if implementation.name in ("triton-row", "triton-rows", "triton-turns"):
                 assert cols <= int(config["BLOCK_SIZE"]) < 2 * cols or cols == 1
 
 
@@ -141,7 +167,7 @@ def test_a_block_of_1048576_elements_is_the_largest(rmsnorm: Operator) -> None:
 
     assert not found(1_048_576)
     assert found(1_048_577) == "triton_block: block 2097152 > 1048576 elements"
-    loop = {"BLOCK_SIZE": 8192, "num_warps": 32}
+    loop = {"BLOCK_SIZE": 8192, "num_warps": 32, "num_stages": 1, "EVICT": 0, "STREAM": 0}
     assert not violation(rmsnorm, "triton-loop", loop, (1, 1_048_577), roomy)
 
 
@@ -162,6 +188,11 @@ def test_a_block_of_1048576_elements_is_the_largest(rmsnorm: Operator) -> None:
         ("triton-rows", {"ROWS": 3, "BLOCK_SIZE": 4096, "num_warps": 4}, "power_of_two: ROWS=3"),
         ("triton-rows", {"ROWS": 16, "BLOCK_SIZE": 4096, "num_warps": 8}, "rows_block: "),
         ("triton-loop", {"BLOCK_SIZE": 4096, "num_warps": 8}, "loop_needed: "),
+        ("triton-loop", {**LOOP, "EVICT": 1}, "hints: EVICT 1"),
+        ("triton-loop", {**LOOP, "num_stages": 3}, "stages: num_stages 3 > 2 turns"),
+        ("triton-turns", {**TURNS, "num_stages": 2}, "stages: num_stages 2 > 1 turns"),
+        ("triton-turns", {**TURNS, "ROWS": 16}, "rows_block: "),
+        ("triton-split", {"PARTS": 2, "BLOCK_SIZE": 1024, "num_warps": 4}, "long_row: "),
     ],
 )
 def test_refusals_name_the_constraint_and_the_value(
@@ -184,6 +215,10 @@ def test_columns_beyond_a_32_bit_argument_are_refused(rmsnorm: Operator) -> None
     row, loop = rmsnorm.implementation("triton-row"), rmsnorm.implementation("triton-loop")
     assert "cols 2147483648 > 2147483647" in rmsnorm.argument_violation(row, workload)
     assert not rmsnorm.argument_violation(loop, workload)
+    default = loop.default(rmsnorm.dimensions(workload), facts())
+    assert violation(rmsnorm, "triton-loop", default, (1, 2**31), facts()).startswith("columns: ")
+    # 2^40 elements: row offsets are 64 bits wide.
+    assert not violation(rmsnorm, "triton-loop", default, (2**20, 2**20), facts())
 
 
 @pytest.mark.parametrize("rows", [0, -1])
@@ -198,11 +233,85 @@ def test_bytes_moved_count_each_array_once(rmsnorm: Operator) -> None:
     )
 
 
+def test_arrays_between_launches_are_charged_to_the_implementation(rmsnorm: Operator) -> None:
+    workload = rmsnorm.workload((1024, 4096), "bfloat16")
+    fewest = rmsnorm.workload_bytes(workload, "triton-row")
+    assert fewest == 2 * (2 * 1024 * 4096 + 4096)
+    # Squares and scales written and read in float32, x read twice.
+    between = 2 * 4 * (1024 * 4096 + 1024) + 2 * 1024 * 4096
+    assert rmsnorm.workload_bytes(workload, "triton-unfused") == fewest + between
+
+
+def test_the_launches_of_a_kernel_take_the_arrays_that_the_others_leave(rmsnorm: Operator) -> None:
+    implementation = rmsnorm.implementation("triton-unfused")
+    workload = rmsnorm.workload((33, 257))
+    config = implementation.default(rmsnorm.dimensions(workload), facts())
+    source = rmsnorm.source(implementation)
+    kernel = rmsnorm.kernel(implementation, source, config, workload)
+    assert kernel.array_names == {"x", "w", "y", "squares", "scales"}
+    taken = [
+        [each.name for each in step.arguments if each.type == "buffer"] for step in kernel.launches
+    ]
+    assert taken == [["x", "squares"], ["squares", "scales"], ["x", "w", "y", "scales"]]
+    assert all(not step.then for step in kernel.launches)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "code", "item_bytes"), [("float32", 0, 4), ("float16", 1, 2), ("bfloat16", 2, 2)]
+)
+def test_the_dtype_reaches_every_kernel(
+    rmsnorm: Operator, dtype: str, code: int, item_bytes: int
+) -> None:
+    workload = rmsnorm.workload((33, 257), dtype)
+    dims = rmsnorm.dimensions(workload)
+    assert dims["item_bytes"] == item_bytes
+    for implementation in rmsnorm.implementations:
+        config = implementation.default(dims, facts())
+        source = rmsnorm.source(implementation)
+        kernel = rmsnorm.kernel(implementation, source, config, workload)
+        dtypes = {each.name: each.dtype for each in kernel.arguments}
+        assert dtypes["x"] == dtype
+        if implementation.language == "hip":
+            assert kernel.constants["ELEMENT"] == code
+
+
+def test_an_operator_of_one_dtype_has_no_element_macro() -> None:
+    softmax = load_operator(KERNELS / "softmax")
+    if len(softmax.tolerances) > 1:
+        pytest.skip("softmax has several")
+    implementation = softmax.implementation("hip-block")
+    kernel = softmax.kernel(
+        implementation, softmax.source(implementation), {"BLOCK": 64}, softmax.workload((3, 5))
+    )
+    assert kernel.constants == {"BLOCK": 64}
+
+
+def test_padded_rows_reach_kernels_that_take_strides_and_are_refused_by_others(
+    rmsnorm: Operator,
+) -> None:
+    workload = rmsnorm.workload((3, 13), row_padding=5)
+    assert rmsnorm.dimensions(workload) == {
+        "rows": 3, "cols": 13, "x_stride": 18, "y_stride": 18, "item_bytes": 4,
+    }  # fmt: skip
+    block = rmsnorm.implementation("hip-block")
+    assert not rmsnorm.argument_violation(block, workload)
+    kernel = rmsnorm.kernel(block, rmsnorm.source(block), {"BLOCK": 64}, workload)
+    assert [each.value for each in kernel.arguments if "stride" in each.name] == [18, 18]
+    stored = {each.name: each.stored_shape for each in rmsnorm.problem(workload).arrays}
+    assert (stored["x"], stored["w"], stored["squares"]) == ((3, 18), (13,), (3, 13))
+
+    blind = replace(block, arguments=("x", "w", "y", "rows", "cols", "x_stride", "epsilon"))
+    assert rmsnorm.argument_violation(blind, workload) == (
+        "row padding 5: the kernel takes no y_stride"
+    )
+    assert not rmsnorm.argument_violation(blind, rmsnorm.workload((3, 13)))
+
+
 DECLARATION = """
 from tuner.operator import *
 OPERATOR = Operator(
     name={name!r}, dims=("n",), arrays=(Array("x", ("n",)), Array("y", ("n",), role="output")),
-    tolerances={{"float32": Tolerance(0.0, 0.0)}}, cases=(), reference="f",
+    tolerances={{{dtype!r}: Tolerance(0.0, 0.0)}}, cases=(), reference="f",
     bytes_moved=lambda dims, item: 0, operations=lambda dims: 0,
     implementations=(
         Implementation(
@@ -218,7 +327,7 @@ OPERATOR = Operator(
 def declare(folder: Path, **changes: object) -> Path:
     values = {
         "name": folder.name, "implementation": "one", "language": "hip",
-        "arguments": ("x", "y", "n"), "copies": 1, **changes,
+        "arguments": ("x", "y", "n"), "copies": 1, "dtype": "float32", **changes,
     }  # fmt: skip
     folder.mkdir()
     (folder / "operator.py").write_text(DECLARATION.format(**values))
@@ -237,6 +346,7 @@ def test_an_operator_of_the_users_own_folder_is_loaded(tmp_path: Path) -> None:
         ({"arguments": ("x", "z")}, "passes 'z', which is not declared"),
         ({"language": "cuda"}, "unknown language 'cuda'"),
         ({"implementation": "../one"}, "is not a name"),
+        ({"dtype": "int8"}, "no element type is called 'int8'"),
         ({"copies": 2}, "two implementations have the same name"),
     ],
 )
@@ -400,7 +510,7 @@ def test_an_operator_of_several_files_sees_only_its_own(tmp_path: Path) -> None:
         operator = load_operator(tmp_path / str(value) / "same")
         assert operator.tolerances["float32"].absolute == value
         assert operator.tolerances["float32"].relative == 10 * value
-    assert operator.arrays[0].spec({"n": 5}, "float32").shape == (5, 3)
+    assert operator.arrays[0].spec({"n": 5}, Workload("same", (5,))).shape == (5, 3)
 
 
 def test_a_part_that_is_missing_is_a_one_line_error(tmp_path: Path) -> None:

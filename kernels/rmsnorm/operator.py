@@ -14,7 +14,7 @@ from tuner.operator import Operator
 from tuner.operator import rounded_tolerance
 from tuner.operator import Tolerance
 
-from .triton_kernels import MOST_PARTS
+from .triton_kernels import sums_shape
 from .triton_kernels import TRITON_LOOP
 from .triton_kernels import TRITON_ROW
 from .triton_kernels import TRITON_ROWS
@@ -84,7 +84,7 @@ OPERATOR = Operator(
         Array("w", ("cols",)),
         Array("y", ("rows", "cols"), role="output"),
         Array("exchange", exchange_shape, role="scratch", dtype="uint64"),
-        Array("sums", lambda dims: (dims["rows"], MOST_PARTS), "intermediate", "float32"),
+        Array("sums", sums_shape, "intermediate", "float32"),
         Array("squares", ("rows", "cols"), "intermediate", "float32"),
         Array("scales", ("rows",), "intermediate", "float32"),
     ),

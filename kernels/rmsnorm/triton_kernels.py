@@ -99,6 +99,13 @@ def check_columns(_config: Config, dims: Dims, _facts: DeviceFacts) -> str:
     return f"{dims['cols']} columns > {MAX_COLS}" if dims["cols"] > MAX_COLS else ""
 
 
+def check_row_in_registers(config: Config, _dims: Dims, _facts: DeviceFacts) -> str:
+    """Rows of 65536 elements spill on sm_90 and gfx942 at the most threads there are."""
+    if int(config["BLOCK_SIZE"]) > MAX_ROWS_BLOCK:
+        return f"BLOCK_SIZE {config['BLOCK_SIZE']} > {MAX_ROWS_BLOCK}: a loop does not spill"
+    return ""
+
+
 def check_hints(config: Config, _dims: Dims, facts: DeviceFacts) -> str:
     """Triton's AMD backend drops eviction hints: the config would be another one's double."""
     if config["EVICT"] and facts.kind == "hip":
@@ -216,6 +223,11 @@ def split_parameters(dims: Dims) -> Grid:
     }
 
 
+def sums_shape(dims: Dims) -> tuple[int, ...]:
+    """A sum for each part of a row; nothing to speak of where no row is split."""
+    return (dims["rows"], MOST_PARTS) if dims["cols"] >= SPLIT_FROM_COLS else (1, 1)
+
+
 def unfused_parameters(dims: Dims) -> Grid:
     """Tiles up to 4096 columns wide."""
     widest = min(4096, next_power_of_two(dims["cols"]))
@@ -286,6 +298,7 @@ TRITON_TURNS = Implementation(
     options=warps_and_stages,
     rules=(
         *ROWS_RULES,
+        Constraint("columns", check_row_in_registers),
         Constraint("hints", check_hints),
         Constraint("stages", check_stages),
     ),

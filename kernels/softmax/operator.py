@@ -50,7 +50,7 @@ HIP_BLOCK = Implementation(
     language="hip",
     source="softmax.hip",
     entry="softmax_block",
-    arguments=("x", "y", "rows", "cols"),
+    arguments=("x", "y", "rows", "cols", "x_stride", "y_stride"),
     parameters=lambda _dims: {"BLOCK": (32, 64, 128, 256, 512, 1024)},
     default=lambda _dims, _facts: {"BLOCK": 256},
     geometry=hip_geometry,
@@ -64,7 +64,7 @@ TRITON_ROW = Implementation(
     language="triton",
     source="softmax_triton.py",
     entry="softmax_row",
-    arguments=("x", "y", "cols:int32"),
+    arguments=("x", "y", "cols:int32", "x_stride", "y_stride"),
     parameters=lambda dims: {
         "BLOCK_SIZE": (next_power_of_two(dims["cols"]),),
         "num_warps": (1, 2, 4, 8, 16, 32),

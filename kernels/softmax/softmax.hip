@@ -42,14 +42,16 @@ __device__ __forceinline__ float block_sum(float* partial, int thread, float val
 extern "C" __global__ void softmax_block(const float* __restrict__ x,
                                          float* __restrict__ y,
                                          long long rows,
-                                         long long cols) {
+                                         long long cols,
+                                         long long x_stride,
+                                         long long y_stride) {
     extern __shared__ float partial[];
     const long long row = blockIdx.x;
     if (row >= rows) {
         return;  // the whole block leaves: no barrier is missed
     }
-    const float* row_in = x + row * cols;
-    float* row_out = y + row * cols;
+    const float* row_in = x + row * x_stride;
+    float* row_out = y + row * y_stride;
     const int thread = static_cast<int>(threadIdx.x);
 
     // A thread without columns starts from the row's first element: a maximum of the row too.

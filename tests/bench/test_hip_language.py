@@ -21,6 +21,7 @@ from tuner.domain.job import KernelArgument
 from tuner.domain.job import LaunchGeometry
 from tuner.errors import BuildFailed
 from tuner.errors import MissingDependency
+from tuner.operator import load_operator
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 TEXT = """
@@ -52,11 +53,10 @@ def kernel(text: str = TEXT, entry: str = "fill", **options: Scalar) -> Kernel:
 
 
 def project_kernel(operator: str, entry: str) -> Kernel:
-    name = f"{operator}.hip"
-    text = (KERNELS / operator / name).read_text("utf-8")
-    files = {name: text}
-    constants: dict[str, Scalar] = {"BLOCK": 256}
-    return dataclasses.replace(kernel(), files=files, main=name, entry=entry, constants=constants)
+    found = load_operator(KERNELS / operator)
+    [implementation] = [each for each in found.implementations if each.entry == entry]
+    workload = found.workload((1024, 4096))
+    return found.kernel(implementation, found.source(implementation), {"BLOCK": 256}, workload)
 
 
 def test_constants_become_macros_and_flags_are_split() -> None:
@@ -91,7 +91,8 @@ def test_a_built_kernel_runs() -> None:
     device = CpuDevice()
     out = device.allocate(16)
     executable = HipLanguage().build(kernel(), device)
-    device.launch(executable.bind({"out": out}))
+    [launch] = executable.bind({"out": out})
+    device.launch(launch)
     values = np.empty(4, np.float32)
     device.read(out, values)
     assert values.tolist() == [2.0] * 4

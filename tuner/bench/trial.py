@@ -256,7 +256,7 @@ class Bench:
         timed = timed_case(job.problem, job.sampling.input_case)
         changed = checker.changed_input(checker.case(timed, job.sampling.input_seed))
         if changed:
-            raise UnstableResult(f"the kernel changed the {changed} while it was timed")
+            raise UnstableResult(f"the kernel changed its input {changed} while it was timed")
         fresh_seed = job.sampling.input_seed + FRESH_SEED_STEP
         self._check(run, job.problem, timed, fresh_seed, "after")
 

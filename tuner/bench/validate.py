@@ -127,7 +127,7 @@ class Checker:
             self._device.fill(buffers[spec.name], 0 if spec.role == "scratch" else NAN_BYTE)
         for launch in executable.bind(buffers):
             self._device.launch(launch)
-        changed = self.changed_input(case)
+        changed, spilled = self.changed_input(case), ""
         comparison = Comparison()
         for spec in written:
             if spec.role == "output":
@@ -136,9 +136,11 @@ class Checker:
                 actual, expected = rows_of(spec, stored), case.expected[spec.name]
                 comparison.add(spec.name, actual, expected, self._problem.tolerance)
                 if spec.row_padding and not np.all(_bytes(padding_of(spec, stored)) == NAN_BYTE):
-                    changed = changed or f"padding between the rows of {spec.name}"
-        message = f"the kernel changed the {changed}" if changed else comparison.message
+                    spilled = spec.name
+        message = f"the kernel changed its input {changed}" if changed else comparison.message
         message = message or self._scratch_problem(written)
+        if spilled:
+            message = message or f"the kernel wrote between the rows of its output {spilled}"
         return ValidationReport(
             phase=phase,
             case=case.case.name,
@@ -190,13 +192,13 @@ class Checker:
         return ""
 
     def changed_input(self, case: CheckCase) -> str:
-        """Return which input a kernel wrote to (``input x``), or ""; put it right again."""
+        """Return the name of an input that a kernel wrote to, or ""; put it right again."""
         for name, original in case.inputs.items():
             now = self._host[name]
             self._device.read(case.buffers[name], now)
             if not np.array_equal(_bits(now), _bits(original)):
                 self._device.write(case.buffers[name], original)
-                return f"input {name}"
+                return name
         return ""
 
 

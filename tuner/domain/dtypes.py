@@ -38,7 +38,10 @@ class ElementType:
 
     @property
     def subnormal_error(self) -> float:
-        """Largest absolute error of rounding to nearest below the normal numbers."""
+        """Largest absolute error of rounding to nearest below the normal numbers.
+
+        float64 can't hold its own, 2^-1075, which rounds to 0 here.
+        """
         return math.ldexp(0.5, self.smallest_exponent)
 
 

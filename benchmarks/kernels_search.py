@@ -1,0 +1,222 @@
+"""Finds a good config of each implementation for one cell of benchmarks/kernels.py.
+
+Processes of their own compile ahead, so that the GPU does not wait: the first configs of a cell
+(the default, its neighbours, some at random) while the cells before it are measured; the
+neighbours of the best, and what was best for another dtype, while the peers are prepared.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from dataclasses import field
+from multiprocessing import get_context
+from pathlib import Path
+
+from tuner.bench.devices.nvidia import compile_hip_for
+from tuner.bench.devices.nvidia import NvidiaDevice
+from tuner.bench.languages.base import Executable
+from tuner.bench.languages.base import Language
+from tuner.bench.languages.hip import hip_source
+from tuner.bench.languages.hip import HipLanguage
+from tuner.bench.languages.triton import TritonLanguage
+from tuner.domain.device import DeviceFacts
+from tuner.domain.identity import Config
+from tuner.domain.identity import config_text
+from tuner.domain.job import Kernel
+from tuner.domain.space import Dims
+from tuner.domain.space import first_violation
+from tuner.domain.space import Grid
+from tuner.domain.workload import Workload
+from tuner.errors import TrialError
+from tuner.operator import Implementation
+from tuner.operator import Operator
+
+NEAR_DEFAULT = 8
+DRAWS = 500  # of which AT_RANDOM legal ones are kept
+AT_RANDOM = 8
+NEAR_BEST = 16
+CLIMBERS = 4  # implementations whose best config's neighbours are tried too
+KEPT = 3  # best configs that another dtype at the same shape begins with
+
+TimeUs = Callable[[Executable], float]
+
+
+def compile_ahead(kernel: Kernel, architecture: str, cache_dir: Path) -> None:
+    """Compile into the caches that the measuring process reads; what fails will fail there too."""
+    try:
+        for step in kernel.launches:
+            if step.language == "hip":
+                compile_hip_for(hip_source(step), architecture, cache_dir=cache_dir)
+            else:
+                TritonLanguage().compile_for(step, architecture, 32)
+    except TrialError:
+        return
+
+
+def builders() -> ProcessPoolExecutor:
+    """Return processes that compile ahead, one a core but two.
+
+    They are forks of this one, which have PyTorch imported already: call it before CUDA is used.
+    """
+    count = max(1, (os.cpu_count() or 2) - 2)
+    pool = ProcessPoolExecutor(count, mp_context=get_context("fork"))
+    pool.submit(str).result()  # starts them all
+    return pool
+
+
+@dataclass(slots=True)
+class Found:
+    """Configs of one implementation on one workload: waiting for their build, and timed."""
+
+    waiting: list[tuple[Config, Future[None]]] = field(default_factory=list)
+    timed: dict[str, tuple[float, Config, Executable]] = field(default_factory=dict)
+
+    @property
+    def best(self) -> tuple[float, Config, Executable]:
+        """The fastest so far."""
+        return min(self.timed.values(), key=lambda each: each[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The configs of one implementation on one workload and device."""
+
+    implementation: Implementation
+    dims: Dims
+    facts: DeviceFacts
+    grid: Grid
+
+    def is_legal(self, config: Config) -> bool:
+        """Tell whether all values are of the grid and no constraint refuses the config."""
+        if any(value not in self.grid[name] for name, value in config.items()):
+            return False
+        rules = self.implementation.constraints
+        return first_violation(config, self.dims, self.facts, rules) is None
+
+    def near(self, config: Config) -> list[Config]:
+        """Return the legal configs that differ in one parameter."""
+        others = (
+            {**config, name: value}
+            for name, values in self.grid.items()
+            for value in values
+            if value != config[name]
+        )
+        return [each for each in others if self.is_legal(each)]
+
+    def some(self, chance: random.Random, count: int) -> list[Config]:
+        """Return up to ``count`` legal configs at random."""
+        drawn = (
+            {name: chance.choice(values) for name, values in self.grid.items()}
+            for _ in range(DRAWS)
+        )
+        return list(itertools.islice((each for each in drawn if self.is_legal(each)), count))
+
+
+class Search:
+    """Searches all implementations for one workload after the other.
+
+    Args:
+        operator: Whose implementations are searched.
+        names: Which of them.
+        device: Where they run.
+        cache_dir: Where builds are kept.
+        pool: Compiles ahead; see ``builders``.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        names: Sequence[str],
+        device: NvidiaDevice,
+        cache_dir: Path,
+        pool: ProcessPoolExecutor,
+    ) -> None:
+        self._operator = operator
+        self._names = names
+        self._device = device
+        self._cache_dir = cache_dir
+        self._pool = pool
+        self._languages: dict[str, Language] = {"hip": HipLanguage(), "triton": TritonLanguage()}
+        self._found: dict[str, dict[str, Found]] = {}
+        self._seeds: dict[tuple[str, tuple[int, ...]], list[Config]] = {}
+
+    def begin(self, workload: Workload) -> None:
+        """Let the first configs of a workload be compiled."""
+        self._found[workload.key] = {}
+        for name in self._names:
+            space = self._space(workload, name)
+            default = dict(space.implementation.default(space.dims, self._device.facts))
+            chance = random.Random(workload.key)
+            near = space.near(default)
+            chance.shuffle(near)
+            first = [each for each in [default] if space.is_legal(each)]
+            first += near[:NEAR_DEFAULT] + space.some(chance, AT_RANDOM)
+            if first:
+                self._found[workload.key][name] = Found()
+                self._submit(workload, name, first)
+
+    def time(self, workload: Workload, time_us: TimeUs) -> None:
+        """Time what is compiled or being compiled."""
+        for name, found in self._found[workload.key].items():
+            waiting, found.waiting = found.waiting, []
+            for config, build in waiting:
+                build.result()
+                try:
+                    kernel = self._kernel(workload, name, config)
+                    executable = self._languages[kernel.language].build(kernel, self._device)
+                    entry = (time_us(executable), config, executable)
+                except TrialError:
+                    continue
+                found.timed[config_text(config)] = entry
+
+    def climb(self, workload: Workload) -> None:
+        """Let the neighbours of the best be compiled, and the bests of other dtypes."""
+        found = {name: each for name, each in self._found[workload.key].items() if each.timed}
+        for name in sorted(found, key=lambda name: found[name].best[0])[:CLIMBERS]:
+            _, best, _ = found[name].best
+            seeds = self._seeds.get((name, workload.shape), [])
+            space = self._space(workload, name)
+            near = space.near(best)
+            random.Random(workload.key).shuffle(near)
+            known = [config for config in seeds if space.is_legal(config)]
+            self._submit(workload, name, known + near[:NEAR_BEST])
+
+    def best(self, workload: Workload) -> Iterator[tuple[str, Config, Executable]]:
+        """Yield the best of each implementation, and forget the workload."""
+        for name, found in self._found.pop(workload.key).items():
+            if found.timed:
+                ranked = sorted(found.timed.values(), key=lambda each: each[0])
+                seeds = self._seeds.setdefault((name, workload.shape), [])
+                seeds += [config for _, config, _ in ranked[:KEPT]]
+                _, config, executable = ranked[0]
+                yield name, config, executable
+
+    def _submit(self, workload: Workload, name: str, configs: Sequence[Config]) -> None:
+        found = self._found[workload.key][name]
+        taken = {*found.timed, *(config_text(config) for config, _ in found.waiting)}
+        for config in configs:
+            if config_text(config) in taken:
+                continue
+            taken.add(config_text(config))
+            kernel = self._kernel(workload, name, config)
+            architecture = self._device.facts.architecture
+            build = self._pool.submit(compile_ahead, kernel, architecture, self._cache_dir)
+            found.waiting.append((config, build))
+
+    def _kernel(self, workload: Workload, name: str, config: Config) -> Kernel:
+        implementation = self._operator.implementation(name)
+        source = self._operator.source(implementation)
+        return self._operator.kernel(implementation, source, config, workload)
+
+    def _space(self, workload: Workload, name: str) -> Space:
+        implementation = self._operator.implementation(name)
+        dims = self._operator.dimensions(workload)
+        return Space(implementation, dims, self._device.facts, implementation.parameters(dims))
