@@ -1,0 +1,107 @@
+// How the blocks that share a row exchange their sums of squares, for rmsnorm_split.hip and
+// rmsnorm_pipeline.hip, which define COLS, BLOCK, VECTOR, RAGGED, STREAM, PARTS and LOOKS.
+//
+// A row has PARTS + 1 words that are 0 when the launch begins and when it ends. A sum travels inside
+// the word that says it is there, so that no other memory has to be ordered by it. A block that has
+// waited LOOKS times for a sum computes it itself, by reading that part of the row. So it is right
+// whatever the order in which blocks run, also if they run one after the other; that they mostly run
+// side by side only makes it fast. The last block of a row to have seen all sums puts the words back
+// to 0. A block's steps for a row come in the order: publish, total_of_row, is_last, take_back; its
+// steps for another row may come in between, since each row has words of its own.
+#pragma once
+
+#define LANES BLOCK
+#include "rmsnorm_wide.h"
+
+#define STRIDE (BLOCK * VECTOR)  // columns that a block reads at once
+// Vectors a thread has of its part.
+#define STEPS ((COLS + SPARE + STRIDE * PARTS - 1) / (STRIDE * PARTS))
+#define WHOLE (!RAGGED && STEPS * STRIDE * PARTS == COLS)  // no thread has less
+#define THERE (1ull << 32)  // beside the bits of a sum, which may be 0
+
+typedef unsigned long long Word;
+
+// A block's shared memory for the exchange; `turn` is the other one for each following row, for a
+// fast wave may write while a slow one still reads what was there for the row before.
+struct Exchange {
+    float partial[2][MOST_WAVES];
+    float sums[2][PARTS];
+    int is_there[2][PARTS];
+};
+
+__device__ inline bool in_row(int column) {
+    return WHOLE || column < COLS;
+}
+
+// The first column of a thread in a part, in a row that begins where a vector may.
+__device__ inline int first_of(int part) {
+    return (part * STEPS * BLOCK + static_cast<int>(threadIdx.x)) * VECTOR;
+}
+
+__device__ inline void publish(Word* words, int part, float sum) {
+    if (threadIdx.x == 0) {
+        atomicExch(words + part, THERE | __float_as_uint(sum));
+    }
+}
+
+// The sum of squares of a part, in all threads, by reading it.
+__device__ inline float sum_of_part(const Element* row, int part, float* partial) {
+    const Share share = share_of(row, row, nullptr, first_of(part));
+    float sum = 0.0f;
+    for (int step = 0; step < STEPS; ++step) {
+        if (in_row(share.first + step * STRIDE)) {
+            sum += squares(load(share, step * STRIDE));
+        }
+    }
+    return sum_of_row(sum, partial);
+}
+
+// The sum of squares of a row, in all threads; no word of it is 0 for ever.
+__device__ inline float total_of_row(Exchange& exchange, int turn, Word* words, const Element* row) {
+    const int thread = static_cast<int>(threadIdx.x);
+    float* sums = exchange.sums[turn];
+    int* is_there = exchange.is_there[turn];
+    if (thread < PARTS) {
+        Word word = 0;
+        for (int look = 0; look < LOOKS && word == 0; ++look) {
+            word = atomicAdd(words + thread, 0ull);
+        }
+        is_there[thread] = word != 0;
+        sums[thread] = __uint_as_float(static_cast<unsigned>(word));
+    }
+    __syncthreads();
+    float total = 0.0f;
+    int there = 0;
+    for (int part = 0; part < PARTS; ++part) {
+        total += sums[part];
+        there += is_there[part];
+    }
+    if (there == PARTS) {
+        return total;  // all threads of the block see the same
+    }
+    total = 0.0f;
+    for (int part = 0, next = 1; part < PARTS; ++part) {
+        float sum = sums[part];
+        if (!is_there[part]) {
+            sum = sum_of_part(row, part, exchange.partial[next]);
+            next ^= 1;
+        }
+        total += sum;
+    }
+    __syncthreads();  // a caller's next sum may go where the last one here is still being read
+    return total;
+}
+
+// Counts this block among those that have seen all sums of a row: whether it is the last of them.
+// Thread 0 only.
+__device__ inline bool is_last(Word* words) {
+    __threadfence();
+    return atomicAdd(words + PARTS, 1ull) == PARTS - 1;
+}
+
+__device__ inline void take_back(Word* words) {
+    __threadfence();  // the others' sums are written before they are taken back
+    for (int i = 0; i <= PARTS; ++i) {
+        atomicExch(words + i, 0ull);
+    }
+}
