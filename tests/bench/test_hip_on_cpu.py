@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,11 @@ from tuner.bench.devices.base import HipSource
 from tuner.bench.devices.base import Launch
 from tuner.bench.devices.cpu import CpuDevice
 from tuner.bench.devices.cpu import find_compiler
+from tuner.domain.identity import Scalar
 from tuner.domain.job import KernelArgument
 from tuner.domain.job import LaunchGeometry
 from tuner.errors import LaunchFailed
+from tuner.kernel_source import read_kernel_source
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
@@ -43,6 +46,13 @@ def wave64(cache: Path) -> Iterator[CpuDevice]:
     device.close()
 
 
+def of_project(operator: str, entry: str, macros: Mapping[str, Scalar]) -> HipSource:
+    """A textbook kernel with the files that it includes."""
+    main = f"{operator}.hip"
+    files = read_kernel_source(KERNELS / operator, main, [entry], "hip").files
+    return HipSource(files, main, entry, macros)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (3, 13), (33, 257), (8, 1024)])
 @pytest.mark.parametrize("block", [32, 64, 256, 1024])
 @pytest.mark.parametrize("entry", ["rmsnorm_serial", "rmsnorm_block"])
@@ -54,14 +64,15 @@ def test_rmsnorm_agrees_with_float64(
     x = rng.standard_normal(shape, np.float32)
     w = rng.standard_normal(cols, np.float32)
     y = nan(*shape)
-    text = (KERNELS / "rmsnorm/rmsnorm.hip").read_text("utf-8")
     tree = entry == "rmsnorm_block"
     run(
         cpu,
-        HipSource({"rmsnorm.hip": text}, "rmsnorm.hip", entry, {}),  # one build for all blocks
+        of_project("rmsnorm", entry, {}),  # one build for all blocks
         {"x": x, "w": w, "y": y},
         ("rows", rows),
         ("cols", cols),
+        ("x_stride", cols),
+        ("y_stride", cols),
         ("epsilon", 1e-5),
         grid=(rows if tree else -(-rows // block), 1, 1),
         threads=block,
@@ -73,17 +84,18 @@ def test_rmsnorm_agrees_with_float64(
 
 
 def test_block_as_macro_gives_the_same_bits(cpu: CpuDevice) -> None:
-    text = (KERNELS / "rmsnorm/rmsnorm.hip").read_text("utf-8")
     x = np.random.default_rng(1).standard_normal((5, 77), np.float32)
     results = []
     for macros in ({}, {"BLOCK": 64}):
         y = nan(5, 77)
         run(
             cpu,
-            HipSource({"r.hip": text}, "r.hip", "rmsnorm_block", macros),
+            of_project("rmsnorm", "rmsnorm_block", macros),
             {"x": x, "w": np.ones(77, np.float32), "y": y},
             ("rows", 5),
             ("cols", 77),
+            ("x_stride", 77),
+            ("y_stride", 77),
             ("epsilon", 1e-5),
             grid=(5, 1, 1),
             threads=64,
@@ -97,13 +109,14 @@ def test_block_as_macro_gives_the_same_bits(cpu: CpuDevice) -> None:
 def test_softmax_agrees_with_float64(cpu: CpuDevice, shape: tuple[int, int]) -> None:
     x = (30 * np.random.default_rng(3).standard_normal(shape)).astype(np.float32)
     y = nan(*shape)
-    text = (KERNELS / "softmax/softmax.hip").read_text("utf-8")
     run(
         cpu,
-        HipSource({"softmax.hip": text}, "softmax.hip", "softmax_block", {"BLOCK": 128}),
+        of_project("softmax", "softmax_block", {"BLOCK": 128}),
         {"x": x, "y": y},
         ("rows", shape[0]),
         ("cols", shape[1]),
+        ("x_stride", shape[1]),
+        ("y_stride", shape[1]),
         grid=(shape[0], 1, 1),
         threads=128,
         shared_bytes=512,
