@@ -100,6 +100,9 @@ class Implementation:
         constants: Macros (HIP) or constexpr arguments (Triton) of a config.
         options: Compiler options of a config (Triton: ``num_warps``, ``num_stages``).
         rules: Constraints beyond those that hold for every kernel of the language.
+        prior: A cost model: the logarithm of the time that is expected of an allowed config, up
+            to a constant. The sampler ``guided`` begins with the smallest and corrects it as
+            times come in; without one all configs are alike to it.
         description: One line for ``tuner operators``.
     """
 
@@ -114,6 +117,7 @@ class Implementation:
     constants: Callable[[Config, Dims], Mapping[str, Scalar]] = lambda _config, _dims: {}
     options: Callable[[Config], Mapping[str, Scalar]] = lambda _config: {}
     rules: tuple[Constraint, ...] = ()
+    prior: Callable[[Config, Dims, DeviceFacts], float] = lambda _config, _dims, _facts: 0.0
     description: str = ""
 
     @property

@@ -14,6 +14,8 @@ from tuner.operator import Dims
 from tuner.operator import Implementation
 from tuner.operator import LaunchGeometry
 
+from .costs import wide_load_cost
+
 FLOAT_BYTES = 4
 OWN_LDS_BYTES = 512  # 2 * 32 floats for the sums of waves, 2 * 32 words for those of parts
 SPLIT_FROM_COLS = 16_384
@@ -210,6 +212,13 @@ VECTOR_RULES = (
     Constraint("lds_room", check_lds_room),
 )
 
+def prior(config: Config, dims: Dims, _facts: DeviceFacts) -> float:
+    """What reading a row twice, narrow or split loads and spilled registers cost."""
+    return wide_load_cost(
+        config, steps(config, dims), kept(config, dims), shared(config, dims), lanes(config)
+    )
+
+
 HIP_VECTOR = Implementation(
     name="hip-vector",
     language="hip",
@@ -221,6 +230,7 @@ HIP_VECTOR = Implementation(
     geometry=vector_geometry,
     constants=constants_of("BLOCK", "LANES", "VECTOR", "EARLY", "STREAM"),
     rules=VECTOR_RULES,
+    prior=prior,
     description="HIP C++, wide loads, rows held in registers and LDS, wave shuffles",
 )
 
@@ -235,5 +245,6 @@ HIP_SPLIT = Implementation(
     geometry=split_geometry,
     constants=constants_of("PARTS", "BLOCK", "VECTOR", "STREAM", LOOKS=MOST_LOOKS),
     rules=SPLIT_RULES,
+    prior=prior,
     description="HIP C++, several blocks a row that exchange their sums, for long rows",
 )
