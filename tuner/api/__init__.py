@@ -68,6 +68,7 @@ from tuner.api.registered import registered_studies
 from tuner.api.reporting import report_text
 from tuner.api.reporting import write_report
 from tuner.api.reproducing import reproduce
+from tuner.api.simulating import simulate
 from tuner.api.studies import run_study
 from tuner.api.studies import StudyResult
 from tuner.api.viewing import newest_winners
@@ -144,6 +145,7 @@ __all__ = [
     "show_job",
     "show_study",
     "show_trial",
+    "simulate",
     "study_figures",
     "study_progress",
     "study_view",

@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tuner.domain.identity import Config
 from tuner.domain.study import NearbyResults
@@ -26,12 +28,19 @@ from tuner.study.surrogate import Floats
 from tuner.study.surrogate import Surrogate
 from tuner.study.warm_start import NearbyModel
 
+Rows: TypeAlias = npt.NDArray[np.intp]
+
 # Drawn before the model is asked: where the cost model says nothing, and where it does.
 BLIND_DRAWS = 4
 INFORMED_DRAWS = 2
 # A config this much slower than the best (e times) and one much slower still are both just slow:
-# the model is not to spend its effort on telling them apart. Failed trials count as that slow.
+# the model is not to spend its effort on telling them apart. A config that rather fails than not
+# counts as that much slower.
 WORST_LOG = 1.0
+# The cost model is believed as if it had been right so many times before, and every so many trials
+# one is drawn blindly: otherwise a wrong model would never be found out.
+FAITH = 4.0
+BLIND_EVERY = 8
 RANKED_EACH_TIME = 64
 RANKED_PART = 16
 TUNED_UP_TO = 64
@@ -126,43 +135,67 @@ class GuidedSearch:
         self._new = 0
         if len(untried) == 0:
             return
+        if len(self._tried) % BLIND_EVERY == BLIND_EVERY - 1:
+            self._ranked.append(int(self._random.choice(untried)))
+            return
         scores = self._scores(untried)
         count = min(self._patience(), len(untried))
         order = np.argpartition(scores, count - 1)[:count]
         self._ranked.extend(untried[order[np.argsort(scores[order])]].tolist())
 
-    def _untried(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        keys = self._candidates.keys
-        return np.array([row for row, key in enumerate(keys) if key not in self._tried], np.intp)
+    def _untried(self) -> Rows:
+        tried = np.zeros(len(self._candidates), dtype=bool)
+        tried[self._open] = True
+        tried[list(self._logs)] = True
+        return np.flatnonzero(~tried)
 
-    def _scores(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Floats:
+    def _scores(self, rows: Rows) -> Floats:
         """Return what is expected of untried candidates: the smaller the better."""
         expected = self._candidates.expected
         is_blind = float(np.ptp(expected)) == 0.0
+        learnt = self._learnt([row for row, log in self._logs.items() if math.isfinite(log)])
         draws = BLIND_DRAWS if is_blind else INFORMED_DRAWS
-        valid = sum(1 for each in self._logs.values() if math.isfinite(each))
-        if valid == 0 or len(self._logs) + len(self._open) < draws:
+        if not learnt or len(self._logs) + len(self._open) < draws:
             return expected[rows] + self._random.normal(0.0, JITTER_LOG, len(rows))
-        learnt = self._learnt()
-        logs = np.array([min(self._logs[row], self._best + WORST_LOG) for row in learnt])
-        offset = float(np.median(logs - expected[learnt]))
-        points, residuals = self._candidates.points[learnt], logs - expected[learnt] - offset
+        logs = np.minimum([self._logs[row] for row in learnt], self._best + WORST_LOG)
+        means = self._trust(expected[learnt], logs) * expected
+        offset = float(np.median(logs - means[learnt]))
+        points, residuals = self._candidates.points[learnt], logs - means[learnt] - offset
         if len(learnt) <= TUNED_UP_TO and len(learnt) % TUNED_EVERY == 0:
             self._surrogate.tune(points, residuals)
         self._surrogate.fit(points, residuals)
         if self._open:
             # As if they had come out as predicted: no second one of their kind beside them.
             waiting = self._candidates.points[self._open[-MAX_LEARNT:]]
-            means, _ = self._surrogate.predict(waiting)
+            guesses, _ = self._surrogate.predict(waiting)
             self._surrogate.fit(
-                np.concatenate([points, waiting]), np.concatenate([residuals, means])
+                np.concatenate([points, waiting]), np.concatenate([residuals, guesses])
             )
         mean, deviation = self._surrogate.predict(self._candidates.points[rows])
-        return expected[rows] + mean - deviation
+        return means[rows] + mean - deviation + WORST_LOG * self._is_risky(rows)
 
-    def _learnt(self) -> list[int]:
-        """Return the rows that the model is fitted to."""
-        rows = list(self._logs)
+    def _trust(self, expected: Floats, logs: Floats) -> float:
+        """Return the factor of the cost model that fits the times: 1 before there are any."""
+        own = FAITH * float(np.var(self._candidates.expected))
+        if own == 0.0:
+            return 0.0
+        deviations = expected - expected.mean()
+        explained = float(deviations @ (logs - logs.mean()))
+        return min(max((explained + own) / (float(deviations @ deviations) + own), 0.0), 1.0)
+
+    def _is_risky(self, rows: Rows) -> Floats:
+        """Return 1.0 for the candidates that rather fail than not, 0.0 for the others."""
+        failed = np.array([not math.isfinite(log) for log in self._logs.values()], dtype=float)
+        if not failed.any():
+            return np.zeros(len(rows))
+        known = list(self._logs)[-MAX_LEARNT:]
+        model = Surrogate(self._candidates.points.shape[1])
+        model.fit(self._candidates.points[known], failed[-MAX_LEARNT:] - 0.5)
+        mean, _ = model.predict(self._candidates.points[rows])
+        return np.asarray(mean > 0.0, dtype=float)
+
+    def _learnt(self, rows: list[int]) -> list[int]:
+        """Return which of the rows with a time the model is fitted to."""
         if len(rows) <= MAX_LEARNT:
             return rows
         ranked = sorted(rows, key=self._logs.__getitem__)
