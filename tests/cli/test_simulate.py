@@ -117,3 +117,29 @@ def test_a_study_that_is_not_there_is_not_found(tuner: Command) -> None:
     store_study(tuner)
     answer = tuner("simulate", "other", "--db", "r.db")
     assert answer.code == 4
+
+
+# --- export for other tuners
+
+
+@pytest.mark.parametrize("kind", ["kernel-tuner", "t4"])
+def test_an_exported_space_can_be_imported_again(tuner: Command, kind: str) -> None:
+    store_study(tuner)
+
+    answer = tuner("export", kind, "--db", "r.db", "--study", "nightly", "--output", "out")
+
+    assert answer.code == 0, answer.err
+    assert answer.out == ""
+    files = sorted(path.name for path in (tuner.folder / "out").iterdir())
+    assert files == [f"nightly-block-{rows}x4096-float32.json" for rows in (1024, 2048)]
+    back = tuner("import", *(f"out/{name}" for name in files), "--db", "other.db")
+    assert back.code == 0, back.err
+    listed = tuner("evidence", "--db", "other.db", "--format", "json")
+    assert [(row["records"], row["ok"]) for row in listed.json["rows"]] == [(20, 19)] * 2
+
+
+def test_the_folder_and_the_study_must_be_named(tuner: Command) -> None:
+    store_study(tuner)
+    answer = tuner("export", "t4", "--db", "r.db")
+    assert answer.code == 2
+    assert "--study NAME --output FOLDER" in answer.err

@@ -8,6 +8,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +61,14 @@ def recorded(
     return RecordedSpace(workload, "hip-fake", results, None, cost)
 
 
-def evaluations(space: RecordedSpace, fraction: float, seed: int, **more: object) -> float:
-    done = replay(space, "guided", seed, 60, **more)  # type: ignore[arg-type]
+def evaluations(
+    space: RecordedSpace,
+    fraction: float,
+    seed: int,
+    nearby: Sequence[NearbyResults] = (),
+    trials: int = 60,
+) -> float:
+    done = replay(space, "guided", seed, trials, nearby)
     return done.evaluations_within(fraction, space.baseline.optimum_us)
 
 
@@ -95,18 +102,19 @@ def test_failures_are_kept_away_from() -> None:
     assert failed < 15  # a third of the space
 
 
-@pytest.mark.parametrize("cols", [512, 4096])
-def test_stored_spaces_of_a_kernel_are_searched_within_the_bars(cols: int) -> None:
-    """12 evaluations to 5 %, from nowhere: no default, no cost model."""
-    with (DATA / f"hip-vector-{cols}.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    names = list(rows[0])[:8]
-    results = [
-        ({name: int(row[name]) for name in names}, float(row[f"1024x{cols}"])) for row in rows
-    ]
-    space = RecordedSpace(WORKLOAD, "hip-fake", results)
-    close = [evaluations(space, 0.05, seed) for seed in range(3)]
-    assert statistics.median(close) <= 14
+def test_stored_spaces_of_a_kernel_are_searched_within_the_bar() -> None:
+    """12 evaluations to 5 %, from nowhere: no default, no cost model. Random search takes 22."""
+    counts = []
+    for cols in (512, 4096):
+        with (DATA / f"hip-vector-{cols}.csv").open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        names = list(rows[0])[:8]
+        results = [
+            ({name: int(row[name]) for name in names}, float(row[f"1024x{cols}"])) for row in rows
+        ]
+        space = RecordedSpace(WORKLOAD, "hip-fake", results)
+        counts += [evaluations(space, 0.05, seed, trials=40) for seed in range(4)]
+    assert statistics.median(counts) <= 12
 
 
 # --- asking ahead, telling late

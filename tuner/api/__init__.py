@@ -35,6 +35,7 @@ from tuner.api.jobs import pause_job
 from tuner.api.jobs import resume_job
 from tuner.api.jobs import resume_study
 from tuner.api.jobs import show_job
+from tuner.api.kernel_tuner import export_for_kernel_tuner
 from tuner.api.known_devices import DeviceMemory
 from tuner.api.listing import list_operators
 from tuner.api.lookup import Launch
@@ -105,6 +106,7 @@ __all__ = [
     "database_info",
     "database_tallies",
     "diagnose",
+    "export_for_kernel_tuner",
     "export_source",
     "export_trial",
     "figure_text",

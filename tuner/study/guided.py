@@ -40,7 +40,7 @@ WORST_LOG = 1.0
 # The cost model is believed as if it had been right so many times before, and every so many trials
 # one is drawn blindly: otherwise a wrong model would never be found out.
 FAITH = 4.0
-BLIND_EVERY = 8
+BLIND_EVERY = 16
 RANKED_EACH_TIME = 64
 RANKED_PART = 16
 TUNED_UP_TO = 64
