@@ -93,6 +93,9 @@ class Implementation:
         then: Further launches, in order; the times and checks are of all of them together.
         extra_bytes: Bytes that the launches move beyond the job's fewest, such as those of an
             intermediate array, which is written and read again.
+        prior: A cost model: the logarithm of the time that is expected of an allowed config, up
+            to a constant. The sampler ``guided`` begins with the smallest and corrects it as
+            times come in; without one all configs are alike to it.
         description: One line for ``tuner operators``.
     """
 
@@ -109,6 +112,7 @@ class Implementation:
     rules: tuple[Constraint, ...] = ()
     then: tuple[Step, ...] = ()
     extra_bytes: Callable[[Dims], int] = lambda _dims: 0
+    prior: Callable[[Config, Dims, DeviceFacts], float] = lambda _config, _dims, _facts: 0.0
     description: str = ""
 
     @property

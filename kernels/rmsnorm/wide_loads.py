@@ -14,6 +14,8 @@ from tuner.operator import Dims
 from tuner.operator import Implementation
 from tuner.operator import LaunchGeometry
 
+from .costs import wide_load_cost
+
 FLOAT_BYTES = 4
 ACCESS_BYTES = 16  # the widest access of a thread on every device here
 OWN_LDS_BYTES = 768  # 2 * 32 floats for the sums of waves, 4 * 32 words for those of parts
@@ -306,6 +308,14 @@ VECTOR_RULES = (
     Constraint("lds_room", check_lds_room),
 )
 
+
+def prior(config: Config, dims: Dims, _facts: DeviceFacts) -> float:
+    """What reading a row twice, narrow or split loads and spilled registers cost."""
+    return wide_load_cost(
+        config, steps(config, dims), kept(config, dims), shared(config, dims), lanes(config)
+    )
+
+
 HIP_VECTOR = Implementation(
     name="hip-vector",
     language="hip",
@@ -317,6 +327,7 @@ HIP_VECTOR = Implementation(
     geometry=vector_geometry,
     constants=constants_of("BLOCK", "LANES", "VECTOR", "EARLY", "STREAM"),
     rules=VECTOR_RULES,
+    prior=prior,
     description="HIP C++, wide loads, rows held in registers and LDS, wave shuffles",
 )
 
@@ -331,6 +342,7 @@ HIP_SPLIT = Implementation(
     geometry=split_geometry,
     constants=constants_of("PARTS", "BLOCK", "VECTOR", "STREAM", LOOKS=MOST_LOOKS),
     rules=SPLIT_RULES,
+    prior=prior,
     description="HIP C++, several blocks a row that exchange their sums, for long rows",
 )
 

@@ -26,14 +26,14 @@ from tuner.errors import UsageError
 from tuner.operator import Array
 from tuner.operator import Implementation
 from tuner.operator import Operator
-from tuner.study.plan import config_key
+from tuner.study.optuna_search import OptunaSearch
 from tuner.study.plan import make_plan
 from tuner.study.plan import Plan
 from tuner.study.plan import SearchSpace
 from tuner.study.search import interleave
 from tuner.study.search import make_search
-from tuner.study.search import OptunaSearch
 from tuner.study.search import Search
+from tuner.study.searchable import config_key
 from tuner.study.spec import parse_study
 
 FACTS = DeviceFacts(
@@ -211,13 +211,13 @@ def test_auto_samples_above_its_limit() -> None:
     at_limit = plan(implementation(SMALL), text="[search]\nexhaustive_limit = 12\n")
     above = plan(implementation(SMALL), text="[search]\nexhaustive_limit = 11\ntrials = 5\n")
     assert (at_limit.sampler, at_limit.planned) == ("exhaustive", 12)
-    assert (above.sampler, above.planned) == ("tpe", 5)
+    assert (above.sampler, above.planned) == ("guided", 5)
 
 
 def test_a_plan_of_small_and_large_spaces_names_the_sampler() -> None:
     found = plan(implementation(SMALL), implementation(WIDE, "hip-wide"))
-    assert [each.sampler for each in found.spaces] == ["exhaustive", "tpe"]
-    assert found.sampler == "tpe"
+    assert [each.sampler for each in found.spaces] == ["exhaustive", "guided"]
+    assert found.sampler == "guided"
     assert found.planned == 12 + 40
 
 
@@ -252,7 +252,7 @@ def test_plan_of_an_implementation_without_parameters_is_one_trial() -> None:
 # --- search
 
 
-@pytest.mark.parametrize("sampler", ["exhaustive", "tpe", "random"])
+@pytest.mark.parametrize("sampler", ["exhaustive", "guided", "tpe", "random"])
 def test_every_search_exhausts_a_small_space_exactly(sampler: str) -> None:
     found = space(SMALL, f'[search]\nsampler = "{sampler}"\ntrials = 1000\n', RULE)
     search = make_search(found, sampler, 3)
@@ -262,7 +262,7 @@ def test_every_search_exhausts_a_small_space_exactly(sampler: str) -> None:
     assert search.ask() is None
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
+@pytest.mark.parametrize("sampler", ["guided", "tpe", "random"])
 def test_no_config_is_proposed_twice_and_none_that_is_refused(sampler: str) -> None:
     found = space(WIDE, TPE % 200, RULE)
     proposed = run(make_search(found, sampler, 1))
@@ -288,7 +288,7 @@ def test_equal_seeds_propose_equal_configs_and_others_do_not() -> None:
     assert first != other
 
 
-@pytest.mark.parametrize("sampler", ["exhaustive", "tpe", "random"])
+@pytest.mark.parametrize("sampler", ["exhaustive", "guided", "tpe", "random"])
 @pytest.mark.parametrize("grid", [SMALL, WIDE], ids=["small", "wide"])
 def test_a_resumed_search_reaches_exactly_the_plan(sampler: str, grid: Grid) -> None:
     found = space(grid, f'[search]\nsampler = "{sampler}"\ntrials = 30\n')

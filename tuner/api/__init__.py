@@ -35,6 +35,7 @@ from tuner.api.jobs import pause_job
 from tuner.api.jobs import resume_job
 from tuner.api.jobs import resume_study
 from tuner.api.jobs import show_job
+from tuner.api.kernel_tuner import export_for_kernel_tuner
 from tuner.api.known_devices import DeviceMemory
 from tuner.api.listing import list_operators
 from tuner.api.lookup import Launch
@@ -68,6 +69,7 @@ from tuner.api.registered import registered_studies
 from tuner.api.reporting import report_text
 from tuner.api.reporting import write_report
 from tuner.api.reproducing import reproduce
+from tuner.api.simulating import simulate
 from tuner.api.studies import run_study
 from tuner.api.studies import StudyResult
 from tuner.api.viewing import newest_winners
@@ -104,6 +106,7 @@ __all__ = [
     "database_info",
     "database_tallies",
     "diagnose",
+    "export_for_kernel_tuner",
     "export_source",
     "export_trial",
     "figure_text",
@@ -144,6 +147,7 @@ __all__ = [
     "show_job",
     "show_study",
     "show_trial",
+    "simulate",
     "study_figures",
     "study_progress",
     "study_view",

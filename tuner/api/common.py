@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tuner.domain.device import DeviceFacts
 from tuner.domain.protocol import Limits
 from tuner.errors import NotFound
+from tuner.errors import UsageError
 from tuner.operator import load_operator
 from tuner.operator import Operator
 from tuner.resources import operator_dirs
@@ -32,6 +33,14 @@ def find_operator(name: str, settings: Settings) -> Operator:
             hint=f"there are {', '.join(directories)}; --operators DIR adds yours",
         )
     return load_operator(directories[name])
+
+
+def operator_if_known(name: str, settings: Settings) -> Operator | None:
+    """Return an operator, or None where this machine hasn't got it, or not a sound one."""
+    try:
+        return find_operator(name, settings)
+    except (NotFound, UsageError):
+        return None
 
 
 def all_operators(settings: Settings) -> list[Operator]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.api.common import find_operator
 from tuner.api.common import open_database
+from tuner.api.common import operator_if_known
 from tuner.domain.space import Grid
 from tuner.domain.workload import Workload
 from tuner.errors import NotFound
@@ -86,7 +86,7 @@ def _copies(
     """Return a copy for each workload of a study, in the order they were begun."""
     from tuner.study.optuna_copy import StudyCopy
 
-    operator = _operator_of(study, settings)
+    operator = operator_if_known(study.operator, settings)
     by_workload: dict[Workload, list[TrialSummary]] = {}
     for trial in trials:
         by_workload.setdefault(trial.workload, []).append(trial)
@@ -112,14 +112,6 @@ def _copies(
         )
         for workload, group in by_workload.items()
     ]
-
-
-def _operator_of(study: StudySummary, settings: Settings) -> Operator | None:
-    """Return a study's operator, or None where this machine hasn't got it."""
-    try:
-        return find_operator(study.operator, settings)
-    except (NotFound, UsageError):
-        return None
 
 
 def _spaces(

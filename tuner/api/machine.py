@@ -62,7 +62,7 @@ def compile_operator(
 
     settings = settings or load_settings()
     found = find_operator(operator, settings)
-    facts = _facts_of(architecture)
+    facts = facts_of_architecture(architecture)
     default_shape = DEFAULT_SHAPES.get(len(found.dims), (64,) * len(found.dims))
     workload = found.workload(parse_shape(shape) if shape else default_shape, dtype)
     chosen = (
@@ -116,7 +116,7 @@ def _compile_jobs(
     return jobs
 
 
-def _facts_of(architecture: str) -> DeviceFacts:
+def facts_of_architecture(architecture: str) -> DeviceFacts:
     """Return the limits that decide what is worth compiling for an architecture.
 
     gfx9 (GCN, CDNA) runs waves of 64, later AMD architectures and NVIDIA of 32; 1024 threads a

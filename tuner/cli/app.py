@@ -27,6 +27,7 @@ from tuner.cli import reproduce
 from tuner.cli import run
 from tuner.cli import serve
 from tuner.cli import show
+from tuner.cli import simulate
 from tuner.cli import studies
 from tuner.cli import work
 from tuner.errors import TunerError
@@ -54,6 +55,7 @@ app.command("show")(show.show)
 app.command("export")(export.export)
 app.command("import")(import_.import_files)
 app.command("evidence")(import_.evidence)
+app.command("simulate")(simulate.simulate)
 app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.command("reproduce")(reproduce.reproduce)

@@ -42,7 +42,7 @@ class StudyDefinition:
         protocol: Full measurement of the finalists.
         sources: Source text of each implementation, by implementation name.
         languages: Language of each implementation, by implementation name.
-        sampler: What proposes configs: ``exhaustive``, ``tpe`` or ``random``.
+        sampler: What proposes configs, e.g. ``exhaustive``.
         sampler_seed: Its seed.
         planned: Trials the study will hold when it is finished.
     """
@@ -178,6 +178,21 @@ class BestCandidate:
     finished_at: datetime
     max_abs_error: float | None = None
     samples_us: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NearbyResults:
+    """What an implementation gave on another workload of its operator, or on another device.
+
+    Attributes:
+        workload: What was solved.
+        same_device: On a device of the same architecture; else of the same family.
+        results: Configs with their quick medians in microseconds, valid ones only.
+    """
+
+    workload: Workload
+    same_device: bool
+    results: tuple[tuple[Config, float], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,16 +25,19 @@ from tuner.domain.identity import canonical_json
 from tuner.domain.job import LaunchGeometry
 from tuner.domain.outcome import Outcome
 from tuner.domain.records import TrialReport
+from tuner.domain.study import NearbyResults
 from tuner.domain.study import OpenedStudy
 from tuner.domain.study import SkippedPoint
 from tuner.domain.study import StoredTrial
 from tuner.domain.study import StudyDefinition
 from tuner.domain.study import TrialPoint
+from tuner.domain.workload import Workload
 from tuner.errors import DatabaseProblem
 from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.store import driving
 from tuner.store import leases
+from tuner.store import nearby
 from tuner.store import resume
 from tuner.store import rows
 from tuner.store.models import StudyRow
@@ -129,6 +132,13 @@ class StudyRecorder:
         """Return a finished trial of equal identity in any study, or None."""
         with self._read() as session:
             return resume.find_reusable(session, definition, point)
+
+    def nearby_results(
+        self, definition: StudyDefinition, workload: Workload, implementation: str
+    ) -> list[NearbyResults]:
+        """Return what an implementation gave on other workloads and on like devices."""
+        with self._read() as session:
+            return nearby.nearby_results(session, definition, workload, implementation)
 
     def reuse_trial(self, study_id: int, point: TrialPoint, origin_id: int) -> StoredTrial:
         """Add a trial that takes outcome and quick median from an equal, earlier one.

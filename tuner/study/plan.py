@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tuner.domain.device import DeviceFacts
-from tuner.domain.identity import canonical_json
 from tuner.domain.identity import Config
 from tuner.domain.identity import Scalar
 from tuner.domain.space import first_violation
@@ -26,10 +25,13 @@ from tuner.domain.workload import Workload
 from tuner.errors import UsageError
 from tuner.operator import Implementation
 from tuner.operator import Operator
+from tuner.study.samplers import check_available
+from tuner.study.samplers import EXHAUSTIVE
+from tuner.study.samplers import GUIDED
+from tuner.study.searchable import config_key
 from tuner.study.spec import SearchSettings
 from tuner.study.spec import StudySpec
 
-EXHAUSTIVE = "exhaustive"
 # `auto` lists every point of a grid, refused ones included, up to this size.
 MAX_LISTED_GRID = 4096
 # A sampled grid is looked through for allowed configs up to this many points (about 1 s).
@@ -45,7 +47,7 @@ class SearchSpace:
         implementation: Name of the implementation.
         grid: Values of each parameter, the study's own where it gives some.
         default: Tried first; None where no config is allowed.
-        sampler: ``exhaustive``, ``tpe`` or ``random``.
+        sampler: One of ``samplers.SAMPLERS``.
         trials: How many configs will be tried.
         rules: Says which constraint a config breaks.
     """
@@ -80,6 +82,10 @@ class SearchSpace:
         for config in _walk(self.grid, scattered=self.sampler != EXHAUSTIVE):
             if self.is_allowed(config) and config_key(config) != first:
                 yield config
+
+    def prior(self, config: Config) -> float:
+        """Return what the implementation's cost model expects; see ``Implementation.prior``."""
+        return self.rules.implementation.prior(config, self.rules.dims, self.rules.facts)
 
     def point(self, config: Config) -> TrialPoint:
         """Return the trial point of a config of this space."""
@@ -150,7 +156,9 @@ def make_plan(spec: StudySpec, operator: Operator, facts: DeviceFacts) -> Plan:
     Raises:
         UsageError: The study file does not fit the operator, with its line, or the operator's
             default config does not fit its parameters.
+        MissingDependency: The sampler needs packages that are not installed.
     """
+    check_available(spec.search.sampler)
     implementations = spec.implementations(operator)
     workloads: list[WorkloadPlan] = []
     skipped: list[SkippedPoint] = []
@@ -161,11 +169,6 @@ def make_plan(spec: StudySpec, operator: Operator, facts: DeviceFacts) -> Plan:
         workloads.append(WorkloadPlan(workload, spaces))
     sampled = {space.sampler for each in workloads for space in each.spaces} - {EXHAUSTIVE}
     return Plan(tuple(workloads), tuple(skipped), sampled.pop() if sampled else EXHAUSTIVE)
-
-
-def config_key(config: Config) -> str:
-    """Return a text that is equal for equal configs only; 1, 1.0 and true differ."""
-    return canonical_json(dict(config))
 
 
 def _space(
@@ -214,10 +217,10 @@ def _sampler(search: SearchSettings, rules: Rules, grid: Grid) -> str:
         return search.sampler
     limit = search.exhaustive_limit
     if grid_size(grid) > max(limit, MAX_LISTED_GRID):
-        return "tpe"
+        return GUIDED
     allowed = (config for config in grid_configs(grid) if rules.violation(config) is None)
     count = sum(1 for _ in itertools.islice(allowed, limit + 1))
-    return EXHAUSTIVE if count <= limit else "tpe"
+    return EXHAUSTIVE if count <= limit else GUIDED
 
 
 def _skipped(space: SearchSpace) -> Iterator[SkippedPoint]:

@@ -8,11 +8,13 @@ from typing import Protocol
 
 from tuner.domain.job import LaunchGeometry
 from tuner.domain.records import TrialReport
+from tuner.domain.study import NearbyResults
 from tuner.domain.study import OpenedStudy
 from tuner.domain.study import SkippedPoint
 from tuner.domain.study import StoredTrial
 from tuner.domain.study import StudyDefinition
 from tuner.domain.study import TrialPoint
+from tuner.domain.workload import Workload
 
 
 class Recorder(Protocol):
@@ -40,6 +42,14 @@ class Recorder(Protocol):
         Equal: workload, implementation, config, source hash, environment identity, protocol.
         Interrupted, reused and imported trials don't count, nor do ``timeout`` and ``crash``,
         which may be the machine's fault.
+        """
+
+    def nearby_results(
+        self, definition: StudyDefinition, workload: Workload, implementation: str
+    ) -> list[NearbyResults]:
+        """Return valid results of other workloads, and of other devices of the same family.
+
+        Without those that ``find_reusable`` finds for this workload.
         """
 
     def reuse_trial(self, study_id: int, point: TrialPoint, origin_id: int) -> StoredTrial:

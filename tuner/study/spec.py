@@ -56,7 +56,7 @@ class SearchSettings:
     """What proposes configs and how many.
 
     Attributes:
-        sampler: ``auto``, ``exhaustive``, ``tpe`` or ``random``.
+        sampler: ``auto`` or one of ``samplers.SAMPLERS``.
         seed: Of the sampler.
         exhaustive_limit: ``auto`` tries every config where at most so many are allowed, per
             workload and implementation.

@@ -160,9 +160,9 @@ class _Table(BaseModel):
 class SearchTable(_Table):
     """What proposes configs and how many."""
 
-    sampler: Literal["auto", "exhaustive", "tpe", "random"] = Field(
+    sampler: Literal["auto", "exhaustive", "guided", "random", "tpe", "gp"] = Field(
         "auto",
-        description="auto: exhaustive where exhaustive_limit allows it, else tpe",
+        description="auto: exhaustive where exhaustive_limit allows it, else guided",
     )
     seed: int = Field(0, ge=0, le=2**32 - 1, description="Seed of the sampler")
     exhaustive_limit: int = Field(

@@ -7,14 +7,19 @@ exist yet, or is empty. Each test opens it through ``open_store`` alone.
 from __future__ import annotations
 
 from datetime import UTC
+from typing import Any
 
 import pytest
 from sqlalchemy import insert
 from sqlalchemy import update
 
+from tuner.domain.environment import Environment
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
+from tuner.domain.protocol import Protocol
 from tuner.domain.study import SkippedPoint
+from tuner.domain.workload import make_workload
+from tuner.domain.workload import Workload
 from tuner.errors import DatabaseProblem
 from tuner.errors import NotFound
 from tuner.errors import UsageError
@@ -246,3 +251,46 @@ class StoreContract(StoreAnswersContract):
         assert opened.state == "new"
 
     # Confirmation
+
+    # Results nearby
+
+    def test_nearby_results_are_of_other_workloads_and_like_devices(
+        self, recorder: StudyRecorder
+    ) -> None:
+        def measure(workload: Workload, block: int, time_us: float, **changes: Any) -> None:
+            definition = make_definition(**changes)
+            study_id = recorder.open_study(definition, fresh=False).study_id
+            point = make_point(block, workload=workload)
+            trial_id = recorder.start_trial(study_id, point, GEOMETRY)
+            recorder.finish_trial(trial_id, make_report([time_us] * 3), bytes_moved=BYTES_MOVED)
+
+        def device(architecture: str) -> dict[str, Any]:
+            return {"environment": Environment({"architecture": architecture}, {})}
+
+        other = make_workload("vector_add", (2048, 4096), "float16", {"scale": 0.1})
+        here, like, unlike = device("gfx1201"), device("gfx1200"), device("gfx1100")
+        measure(WORKLOAD, 64, 1.0, **here)  # the study would take it over: not nearby
+        measure(WORKLOAD, 64, 2.0, **here, protocol=Protocol(samples=9))
+        measure(other, 64, 3.0, **here, sources={"block": make_source("block", "old")})
+        measure(other, 64, 4.0, **here)
+        measure(other, 128, 5.0, **here)
+        measure(WORKLOAD, 256, 6.0, **like)
+        measure(WORKLOAD, 256, 7.0, **unlike)
+        failing = recorder.open_study(make_definition(**here), fresh=False).study_id
+        failed = recorder.start_trial(failing, make_point(512, workload=other), GEOMETRY)
+        recorder.finish_trial(failed, make_failure(), bytes_moved=BYTES_MOVED)
+
+        found = recorder.nearby_results(make_definition(**here), WORKLOAD, "block")
+
+        as_plain = {
+            (each.workload.shape, each.workload.dtype, each.same_device): sorted(
+                (config["BLOCK"], time_us) for config, time_us in each.results
+            )
+            for each in found
+        }
+        assert as_plain == {
+            ((1024, 4096), "float32", True): [(64, 2.0)],
+            ((2048, 4096), "float16", True): [(64, 4.0), (128, 5.0)],
+            ((1024, 4096), "float32", False): [(256, 6.0)],
+        }
+        assert recorder.nearby_results(make_definition(**here), WORKLOAD, "serial") == []
