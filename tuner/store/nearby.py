@@ -45,7 +45,8 @@ def nearby_results(
             EnvironmentRow.key.label("environment_key"),
             EnvironmentRow.architecture,
             WorkloadRow.key.label("workload_key"),
-            *(WorkloadRow.operator, WorkloadRow.shape, WorkloadRow.dtype, WorkloadRow.scalars),
+            *(WorkloadRow.operator, WorkloadRow.shape, WorkloadRow.strides, WorkloadRow.dtype),
+            WorkloadRow.scalars,
         )
         .join(WorkloadRow, WorkloadRow.id == TrialRow.workload_id)
         .join(ImplementationRow, ImplementationRow.id == TrialRow.implementation_id)
@@ -80,7 +81,9 @@ def nearby_results(
         if chosen.setdefault(place, group) != group:
             continue
         if place not in workloads:
-            workloads[place] = rows.read_workload(row.operator, row.shape, row.dtype, row.scalars)
+            workloads[place] = rows.read_workload(
+                row.operator, row.shape, row.strides, row.dtype, row.scalars
+            )
         results.setdefault(place, []).append((rows.read_config(row.config), row.quick_median_us))
     return [
         NearbyResults(workloads[place], place[1] == architecture, tuple(found))

@@ -40,10 +40,10 @@ from tuner.study.confirm import finalists
 from tuner.study.confirm import FreshWorker
 from tuner.study.confirm import FreshWorkers
 from tuner.study.confirm import sampling_of
-from tuner.study.plan import EXHAUSTIVE
 from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
+from tuner.study.samplers import EXHAUSTIVE
 from tuner.study.screening import screen_batch
 from tuner.study.screening import WarmWorker
 from tuner.study.search import interleave
