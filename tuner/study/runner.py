@@ -44,6 +44,7 @@ from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
 from tuner.study.samplers import EXHAUSTIVE
+from tuner.study.samplers import GUIDED
 from tuner.study.screening import screen_batch
 from tuner.study.screening import WarmWorker
 from tuner.study.search import interleave
@@ -188,8 +189,13 @@ class StudyRunner:
                 for trial in trials
                 if trial.point.implementation == space.implementation
             ]
+            nearby = (
+                self.recorder.nearby_results(self.definition, space.workload, space.implementation)
+                if space.sampler == GUIDED
+                else ()
+            )
             searches[space.implementation] = make_search(
-                space, space.sampler, self.spec.search.seed, history
+                space, space.sampler, self.spec.search.seed, history, nearby
             )
         return searches
 
