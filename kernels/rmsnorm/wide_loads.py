@@ -212,6 +212,7 @@ VECTOR_RULES = (
     Constraint("lds_room", check_lds_room),
 )
 
+
 def prior(config: Config, dims: Dims, _facts: DeviceFacts) -> float:
     """What reading a row twice, narrow or split loads and spilled registers cost."""
     return wide_load_cost(
