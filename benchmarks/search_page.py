@@ -23,6 +23,11 @@ shape with all values of TURNS (5,696 configs). Samplers are replayed on these t
   model; the fair comparison with Kernel Tuner's strategies, which begin anywhere.
 - The sampler's settings, and the weights of cost model and warm start, were chosen on the 12
   shapes, so the figures flatter it. Not used for that: the space with all values of TURNS.
+- The data: `python benchmarks/exhaustive_space.py --shapes 1024x1024 16384x1024 1024x4096
+  16384x4096 1024x2048 16384x2048 1024x5120 8192x5120 1024x512 16384x512 1024x16384
+  4096x16384 --set TURNS=1 --output benchmarks/data`, and without `--set` for 1024x1024.
+- Left out: `diff_evo` (76 ms an evaluation) and `pyatf_strategies` (Kernel Tuner 1.5.0 fails on the
+  restrictions that its `tune_cache` infers).
 - Evaluations: median over {repeats} repeats; then over the 12 shapes of about 1,600 configs the
   median, and the worst shape in brackets. "-" is more than 60 (or than the space's budget).
 - Score: doi 10.1016/j.future.2024.05.021 over evaluations, mean over these shapes, with the 95 %

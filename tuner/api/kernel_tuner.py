@@ -93,7 +93,7 @@ def _spaces(session: Session, study_id: int) -> dict[str, ExportedSpace]:
 
 
 def _name(row: Mapping[str, Plain]) -> str:
-    """Return what tells a space from the others of its study; their scalars are the same."""
+    """Return what tells a space from the others of its study; scalars are the same in all."""
     return f"{row['implementation']}-{row['shape']}-{row['dtype']}"
 
 
