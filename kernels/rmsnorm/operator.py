@@ -22,7 +22,6 @@ from .triton_kernels import TRITON_SPLIT
 from .triton_kernels import TRITON_TURNS
 from .triton_kernels import TRITON_UNFUSED
 from .wide_loads import exchange_shape
-from .wide_loads import HIP_PIPELINE
 from .wide_loads import HIP_SPLIT
 from .wide_loads import HIP_VECTOR
 
@@ -113,7 +112,6 @@ OPERATOR = Operator(
         HIP_BLOCK,
         HIP_VECTOR,
         HIP_SPLIT,
-        HIP_PIPELINE,
         TRITON_ROW,
         TRITON_ROWS,
         TRITON_TURNS,

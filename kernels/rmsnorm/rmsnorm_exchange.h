@@ -1,13 +1,12 @@
-// How the blocks that share a row exchange their sums of squares, for rmsnorm_split.hip and
-// rmsnorm_pipeline.hip, which define COLS, BLOCK, VECTOR, RAGGED, STREAM, PARTS and LOOKS.
+// How the blocks that share a row exchange their sums of squares. The including file's constants are
+// COLS, BLOCK, VECTOR, RAGGED, STREAM, PARTS and LOOKS.
 //
 // A row has PARTS + 1 words that are 0 when the launch begins and when it ends. A sum travels inside
 // the word that says it is there, so that no other memory has to be ordered by it. A block that has
 // waited LOOKS times for a sum computes it itself, by reading that part of the row. So it is right
 // whatever the order in which blocks run, also if they run one after the other; that they mostly run
 // side by side only makes it fast. The last block of a row to have seen all sums puts the words back
-// to 0. A block's steps for a row come in the order: publish, total_of_row, is_last, take_back; its
-// steps for another row may come in between, since each row has words of its own.
+// to 0. A block's steps come in the order: publish, total_of_row, is_last, take_back.
 #pragma once
 
 #define LANES BLOCK
@@ -21,12 +20,11 @@
 
 typedef unsigned long long Word;
 
-// A block's shared memory for the exchange; `turn` is the other one for each following row, for a
-// fast wave may write while a slow one still reads what was there for the row before.
+// A block's shared memory for the exchange.
 struct Exchange {
     float partial[2][MOST_WAVES];
-    float sums[2][PARTS];
-    int is_there[2][PARTS];
+    float sums[PARTS];
+    int is_there[PARTS];
 };
 
 __device__ inline bool in_row(int column) {
@@ -56,39 +54,36 @@ __device__ inline float sum_of_part(const Element* row, int part, float* partial
     return sum_of_row(sum, partial);
 }
 
-// The sum of squares of a row, in all threads; no word of it is 0 for ever.
-__device__ inline float total_of_row(Exchange& exchange, int turn, Word* words, const Element* row) {
+// The sum of squares of a row, in all threads, whether or not the other blocks run.
+__device__ inline float total_of_row(Exchange& exchange, Word* words, const Element* row) {
     const int thread = static_cast<int>(threadIdx.x);
-    float* sums = exchange.sums[turn];
-    int* is_there = exchange.is_there[turn];
     if (thread < PARTS) {
         Word word = 0;
         for (int look = 0; look < LOOKS && word == 0; ++look) {
             word = atomicAdd(words + thread, 0ull);
         }
-        is_there[thread] = word != 0;
-        sums[thread] = __uint_as_float(static_cast<unsigned>(word));
+        exchange.is_there[thread] = word != 0;
+        exchange.sums[thread] = __uint_as_float(static_cast<unsigned>(word));
     }
     __syncthreads();
     float total = 0.0f;
     int there = 0;
     for (int part = 0; part < PARTS; ++part) {
-        total += sums[part];
-        there += is_there[part];
+        total += exchange.sums[part];
+        there += exchange.is_there[part];
     }
     if (there == PARTS) {
         return total;  // all threads of the block see the same
     }
     total = 0.0f;
     for (int part = 0, next = 1; part < PARTS; ++part) {
-        float sum = sums[part];
-        if (!is_there[part]) {
+        float sum = exchange.sums[part];
+        if (!exchange.is_there[part]) {
             sum = sum_of_part(row, part, exchange.partial[next]);
             next ^= 1;
         }
         total += sum;
     }
-    __syncthreads();  // a caller's next sum may go where the last one here is still being read
     return total;
 }
 

@@ -57,7 +57,7 @@ rmsnorm_split(const Element* __restrict__ x,
     }
     publish(words, part, sum_of_row(sum, of_block.partial[0]));
 
-    const float total = total_of_row(of_block, 0, words, row_in);
+    const float total = total_of_row(of_block, words, row_in);
     const bool is_last_here = thread == 0 && is_last(words);
     const float scale = rsqrtf(total / static_cast<float>(COLS) + epsilon);
 #pragma unroll 4
