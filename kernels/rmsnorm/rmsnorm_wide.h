@@ -63,7 +63,8 @@ struct Share {
 
 // By how many elements a row begins after an address that a wide access may have.
 __device__ inline int lead_of(const Element* row) {
-    return RAGGED ? static_cast<int>(reinterpret_cast<size_t>(row) / sizeof(Element) % VECTOR) : 0;
+    const auto address = reinterpret_cast<unsigned long long>(row);
+    return RAGGED ? static_cast<int>(address / sizeof(Element) % VECTOR) : 0;
 }
 
 __device__ inline Share share_of(const Element* x, const Element* w, Element* y, int column) {

@@ -192,9 +192,9 @@ def split_parameters(dims: Dims) -> Grid:
 def split_default(dims: Dims, _facts: DeviceFacts | None = None) -> Config:
     """About 8192 columns a block of 256 threads, half of them in registers and half in LDS.
 
-    H200, 2026-12-02, float32, 64 M elements: with STREAM 0 or 2 the best of 100 configs drawn at
-    65536, 131072 and 262144 columns, or within 1 % of it. Beyond MOST_PARTS times 8192 columns LDS
-    may not hold the half: there 512 threads, and what their registers don't hold is read again.
+    H200, 2026-12-02, float32, 64 M elements: whatever STREAM was drawn with it, within 2 % of the
+    best of 100 configs at 65536, 131072 and 262144 columns. Beyond MOST_PARTS times 8192 columns
+    LDS may not hold the half: there 512 threads, and what their registers don't hold is read again.
     """
     parts = min(MOST_PARTS, max(2, next_power_of_two(-(-dims["cols"] // 8192))))
     fits = dims["cols"] <= MOST_PARTS * 8192
