@@ -6,7 +6,6 @@ worker's log file and can't be taken for an answer.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -29,8 +28,6 @@ from tuner.settings import process_environment
 from tuner.worker import messages
 from tuner.worker.messages import Reply
 from tuner.worker.messages import WorkerOptions
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class Worker:
@@ -109,20 +106,9 @@ def _device_options(options: WorkerOptions) -> registry.DeviceOptions:
     )
 
 
-def _die_with_parent(parent_pid: int) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent_pid:  # it died before the call above
-        os._exit(1)
-
-
 def main() -> None:
-    """Serve on the two file descriptors named on the command line."""
-    request_fd, reply_fd, parent_pid = (int(text) for text in sys.argv[1:4])
-    _die_with_parent(parent_pid)
+    """Serve on the two file descriptors that end the command line; see ``tuner.start``."""
+    request_fd, reply_fd = (int(text) for text in sys.argv[-2:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
         Worker(requests, replies).serve()
-
-
-if __name__ == "__main__":
-    main()

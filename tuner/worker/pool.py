@@ -68,8 +68,9 @@ class WorkerProcess:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         request_read, self._request_fd = os.pipe()
         self._reply_fd, reply_write = os.pipe()
-        command = [sys.executable, "-P", "-m", "tuner.worker.child"]
-        command += [str(request_read), str(reply_write), str(os.getpid())]
+        # A session of its own does not end with this one: the child asks the kernel to see to it.
+        command = [sys.executable, "-P", "-m", "tuner.start", "tuner.worker.child"]
+        command += [str(number) for number in (os.getpid(), request_read, reply_write)]
         try:
             self._process = subprocess.Popen(
                 command,

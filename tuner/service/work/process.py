@@ -19,7 +19,7 @@ from tuner.settings import OPENS_SERVICE
 from tuner.settings import process_environment
 from tuner.settings import Settings
 
-_START = "tuner.service.work.start"
+_START = "tuner.start"
 _STDERR = 2  # data goes to stdout, and these processes have none for the terminal
 
 

@@ -1,7 +1,8 @@
 """Runs a module's ``main``, bound from the first moment to live no longer than its starter.
 
 Nothing slow is imported before: a process whose starter is killed meanwhile would outlive it for
-as long as its imports take. Called as ``python -m tuner.service.work.start MODULE PARENT_PID``.
+as long as its imports take. Called as ``python -m tuner.start MODULE PARENT_PID ...``: what follows
+is for ``main`` to read.
 """
 
 from __future__ import annotations
