@@ -21,8 +21,8 @@ from tuner.errors import UsageError
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 MAX_SOURCE_BYTES = 4_000_000
-# CPython 3.11 counts the depth of all threads' trees in one place, and raises SystemError when two
-# are built at a time.
+# CPython 3.11.7 was seen to raise SystemError, "AST constructor recursion depth mismatch", when
+# eight threads built trees at a time.
 _PARSING = threading.Lock()
 _References: TypeAlias = Callable[[Path, str, str], list[str]]
 

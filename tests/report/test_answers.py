@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from sqlalchemy import Connection
 from sqlalchemy import text
 
 from tuner import api
+from tuner.api import answers as answers_module
 from tuner.domain.environment import Environment
 from tuner.errors import NotFound
 from tuner.errors import SchemaMismatch
@@ -21,6 +25,7 @@ from tuner.operator import load_operator
 from tuner.report.json_text import json_text
 from tuner.settings import Settings
 from tuner.store import open_store
+from tuner.store import Store
 from tuner.store.job_devices import register_device
 from tuner.store.owner import this_process
 from tuner.testing.store_steps import confirm
@@ -118,6 +123,84 @@ def test_an_answer_is_given_again_as_it_was(answers: api.BestAnswers, settings: 
     machine = Machine()
     plainly = api.best("planted", SHAPE, find_device=machine.find, settings=settings)
     assert first == json_text(plainly.as_plain()).encode("ascii")
+
+
+def recalling(settings: Settings, machine: Machine) -> api.BestAnswers:
+    """What keeps answers where the device is always known without asking."""
+    return api.BestAnswers(
+        settings, machine.find, lambda _device_id, _registered: machine.environment, settled_ns=0
+    )
+
+
+def test_an_answer_is_given_at_once_while_it_is_right(settings: Settings, machine: Machine) -> None:
+    answers = recalling(settings, machine)
+    assert answers.kept_json_at_once("q") is None
+    first = ask(answers)
+    assert answers.kept_json_at_once("q") == first
+    machine.environment = make_environment(driver="2.0")
+    assert answers.kept_json_at_once("q") is None
+    machine.environment = HERE
+    assert answers.kept_json_at_once("q") == first
+    add_trial(settings, 5.0)
+    assert answers.kept_json_at_once("q") is None
+    assert b'"median_us": 5.0' in ask(answers)
+    answers.close()
+
+
+def test_a_source_that_changed_ends_what_is_given_at_once(
+    settings: Settings, machine: Machine, operators: Path
+) -> None:
+    answers = recalling(settings, machine)
+    ask(answers)
+    for path in operators.glob("*.hip"):
+        path.write_text(path.read_text("utf-8") + "\n// changed\n", "utf-8")
+    assert answers.kept_json_at_once("q") is None
+    answers.close()
+
+
+def test_what_would_have_to_be_asked_is_not_given_at_once(answers: api.BestAnswers) -> None:
+    """A device that nobody remembers starts a process; this caller must not wait for one."""
+    first = ask(answers)
+    assert answers.kept_json_at_once("q") is None
+    assert answers.kept_json("q") == first
+
+
+def test_nothing_is_given_at_once_while_another_thread_reads_the_database(
+    settings: Settings, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = recalling(settings, machine)
+    first = ask(answers)
+    add_trial(settings, 5.0)
+    reading, go_on = threading.Event(), threading.Event()
+    read = answers_module._read_registered
+
+    def slowly(store: Store) -> object:
+        reading.set()
+        assert go_on.wait(30)
+        return read(store)
+
+    monkeypatch.setattr(answers_module, "_read_registered", slowly)
+    with ThreadPoolExecutor(1) as other:
+        asked = other.submit(ask, answers)
+        assert reading.wait(30)
+        assert answers.kept_json_at_once("q") is None  # and the test does not hang
+        go_on.set()
+        assert asked.result() != first
+    answers.close()
+
+
+def test_a_file_whose_readers_wait_for_writers_is_not_looked_at_at_once(
+    settings: Settings, machine: Machine
+) -> None:
+    """With the rollback journal, as on a network, a writer keeps readers out."""
+    with sqlite3.connect(settings.db) as connection:
+        assert connection.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
+    connection.close()
+    answers = recalling(settings, machine)
+    first = ask(answers)
+    assert answers.kept_json_at_once("q") is None
+    assert answers.kept_json("q") == first
+    answers.close()
 
 
 def test_a_commit_of_this_process_ends_it(answers: api.BestAnswers, settings: Settings) -> None:

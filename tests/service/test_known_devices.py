@@ -122,3 +122,30 @@ def test_only_names_of_devices_are_asked_about(name: str) -> None:
     with pytest.raises(UsageError, match="is not understood"):
         machine.find(name)
     assert machine.asked == []
+
+
+def test_recalling_a_device_asks_nothing() -> None:
+    machine = Machine("cpu")
+    assert machine.memory.recall("cpu", ()) is None
+    assert machine.asked == []
+    assert machine.memory.recall("cpu", (registered("cpu", "taken"),)) is not None
+    machine.find("cpu")
+    assert machine.memory.recall("cpu", ()) == PROBED
+    machine.now_s += MAX_AGE_S
+    assert machine.memory.recall("cpu", ()) is None
+    assert machine.asked == ["cpu"]
+
+
+def test_a_device_that_is_not_there_is_not_recalled() -> None:
+    """What other machines say of it, or the error, is for the finder to tell."""
+    machine = Machine()
+    with pytest.raises(DeviceUnavailable):
+        machine.find("cuda:0")
+    assert machine.memory.recall("cuda:0", (there("cuda:0", "sm_90"),)) is None
+
+
+def test_auto_is_recalled_as_what_it_is_for_jobs() -> None:
+    machine = Machine()
+    found = machine.memory.recall("auto", (registered("cpu", "x"), registered("cuda:0", "sm_90")))
+    assert found is not None
+    assert found.identity["architecture"] == "sm_90"

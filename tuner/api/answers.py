@@ -22,7 +22,9 @@ from tuner.api.answer import Question
 from tuner.api.common import device_for
 from tuner.api.common import open_database
 from tuner.api.known_devices import DeviceFinder
+from tuner.api.known_devices import DeviceRecall
 from tuner.api.known_devices import find_here
+from tuner.api.known_devices import recall_nothing
 from tuner.api.known_operators import KnownOperator
 from tuner.api.known_operators import OperatorMemory
 from tuner.api.known_operators import SETTLED_NS
@@ -77,6 +79,7 @@ class BestAnswers:
     Args:
         settings: Name the database and the folders of operators.
         find_device: Tells the environment of a device.
+        recall_device: Tells it where nothing needs to be asked.
         settled_ns: How old a file must be for its times to tell of the next change.
     """
 
@@ -84,25 +87,41 @@ class BestAnswers:
         self,
         settings: Settings,
         find_device: DeviceFinder = find_here,
+        recall_device: DeviceRecall = recall_nothing,
         settled_ns: int = SETTLED_NS,
     ) -> None:
         self._settings = settings
         self._find_device = find_device
+        self._recall_device = recall_device
         self._operators = OperatorMemory(settings, settled_ns)
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
 
-    @property
-    def looks_at_a_file(self) -> bool:
-        """Whether ``kept_json`` waits for no network."""
-        opened = self._opened
-        return opened is not None and opened.store.location.path is not None
+    def kept_json_at_once(self, key: Hashable) -> bytes | None:
+        """Return the answer that was kept under a key, for a caller that must not wait.
+
+        It looks at files and at what is in memory; it waits for no lock, server or process.
+
+        Returns:
+            None, too, where only ``kept_json`` can tell.
+
+        Raises:
+            DatabaseProblem: The database can't be used.
+        """
+        opened = self._unchanged(key)
+        kept = None if opened is None else opened.answers.get(key)
+        if opened is None or kept is None or not self._operators.is_current(kept.known):
+            return None
+        if kept.device is not None:
+            here = self._recall_device(kept.device, opened.registered)
+            if here != kept.here:
+                return None
+        return kept.content
 
     def kept_json(self, key: Hashable) -> bytes | None:
         """Return the answer that was kept under a key, or None where it may not be right now.
 
         Raises:
-            UsageError: The operator's folder is no sound operator any more.
             DeviceUnavailable: The device can't be used any more.
             DatabaseProblem: The database can't be used.
         """
@@ -111,7 +130,7 @@ class BestAnswers:
             return None
         opened = self._current()
         kept = opened.answers.get(key)
-        if kept is None or self._operators.find(kept.known.operator.name) is not kept.known:
+        if kept is None or not self._operators.is_current(kept.known):
             return None
         if kept.device is not None:
             here = self._find_device(kept.device, self._settings, opened.registered)
@@ -187,6 +206,21 @@ class BestAnswers:
             opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
+
+    def _unchanged(self, key: Hashable) -> _Opened | None:
+        """Return the open database if that can be told at once, and it has not changed."""
+        hint = self._opened
+        if hint is None or key not in hint.answers or not hint.changes.tells_at_once:
+            return None
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            opened = self._opened
+            if opened is not hint or not opened.changes.is_there():
+                return None
+            return opened if opened.changes.mark() == opened.mark else None
+        finally:
+            self._lock.release()
 
     def _current(self) -> _Opened:
         """Return the open database, with the answers that are right at this moment."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Given the name of a device, the settings, and the devices that are registered in the database.
 DeviceFinder: TypeAlias = Callable[[str, Settings, "Sequence[RegisteredDevice]"], Environment]
+# Given the name and the registered devices, what a finder would return; None where it had to ask.
+DeviceRecall: TypeAlias = Callable[[str, "Sequence[RegisteredDevice]"], Environment | None]
 DeviceProbe: TypeAlias = Callable[[str, Settings], Environment]
 
 MAX_AGE_S = 600.0
@@ -88,6 +90,35 @@ def auto_device(devices: Iterable[tuple[str, bool]]) -> str | None:
     listed = sorted(devices)
     taken = [device_id for device_id, is_taken in listed if is_taken]
     return first_device(taken or [device_id for device_id, _ in listed])
+
+
+def recall_nothing(_device_id: str, _registered: Sequence[RegisteredDevice]) -> Environment | None:
+    """Remember no device."""
+    return None
+
+
+def _meant(
+    device_id: str,
+    registered: Sequence[RegisteredDevice],
+    is_taken: Callable[[RegisteredDevice], bool],
+) -> str:
+    """Return the device that is meant by ``auto``, where some are registered; else the name."""
+    if device_id != "auto":
+        return device_id
+    return auto_device((each.device_id, is_taken(each)) for each in registered) or device_id
+
+
+def _taken_here(
+    device_id: str,
+    registered: Sequence[RegisteredDevice],
+    is_taken: Callable[[RegisteredDevice], bool],
+) -> Environment | None:
+    """Return the environment of a device whose jobs a process of this host takes.
+
+    Only while that lives: after a driver's exchange, an old row says what no longer is.
+    """
+    own = (each for each in registered if each.device_id == device_id and each.is_here)
+    return next((each.environment for each in own if is_taken(each)), None)
 
 
 def _taken_check() -> Callable[[RegisteredDevice], bool]:
@@ -148,20 +179,17 @@ class DeviceMemory:
         """
         check_device_name(device_id)
         is_taken = _taken_check()
-        if device_id == "auto":
-            known = ((each.device_id, is_taken(each)) for each in registered)
-            device_id = auto_device(known) or device_id
-        own = [each for each in registered if each.device_id == device_id]
-        for each in own:
-            # Only while its process lives: after a driver's exchange, an old row says what no
-            # longer is. Of other hosts, the last word is the best there is where none lives.
-            if each.is_here and is_taken(each):
-                return each.environment
+        device_id = _meant(device_id, registered, is_taken)
+        here = _taken_here(device_id, registered, is_taken)
+        if here is not None:
+            return here
         found = self._ask(device_id, settings)
         if isinstance(found, Environment):
             return found
-        others = sorted((each for each in own if not each.is_here), key=attrgetter("seen_at"))
-        # Rows are kept: after an upgrade, the one before it says what no longer is.
+        own = (each for each in registered if each.device_id == device_id and not each.is_here)
+        others = sorted(own, key=attrgetter("seen_at"))
+        # Rows are kept: after an upgrade, the one before it says what no longer is. Where no
+        # process lives, the last word is the best there is.
         living = [each for each in others if is_taken(each)]
         elsewhere = {each.environment.key: each.environment for each in living or others[-1:]}
         if len(elsewhere) > 1:
@@ -172,6 +200,26 @@ class DeviceMemory:
         if not elsewhere:
             raise DeviceUnavailable(found.message, hint=found.hint)
         return next(iter(elsewhere.values()))
+
+    def recall(self, device_id: str, registered: Sequence[RegisteredDevice]) -> Environment | None:
+        """Return what ``find`` would, without starting or waiting for a process.
+
+        Args:
+            device_id: As ``find``'s.
+            registered: As ``find``'s.
+
+        Returns:
+            None where that is not known.
+        """
+        is_taken = _taken_check()
+        device_id = _meant(device_id, registered, is_taken)
+        here = _taken_here(device_id, registered, is_taken)
+        if here is not None:
+            return here
+        found = self._probed.get(device_id)
+        if found is None or not found.is_fresh(self._clock()):
+            return None
+        return found.answer if isinstance(found.answer, Environment) else None
 
     def _ask(self, device_id: str, settings: Settings) -> Environment | _Failure:
         """Return what this machine says of a device, now or lately."""

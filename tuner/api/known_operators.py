@@ -64,7 +64,7 @@ class OperatorMemory:
             UsageError: Its folder is not a sound operator.
         """
         kept = self._kept.get(name)
-        if kept is not None and kept.looks == self._looks(kept.known.operator):
+        if kept is not None and self.is_current(kept.known):
             return kept.known
         begun_ns = time.time_ns()
         operator = find_operator(name, self._settings)
@@ -78,6 +78,13 @@ class OperatorMemory:
         else:
             self._kept.pop(name, None)
         return known
+
+    def is_current(self, known: KnownOperator) -> bool:
+        """Tell whether ``find`` would return this very object."""
+        kept = self._kept.get(known.operator.name)
+        return (
+            kept is not None and kept.known is known and kept.looks == self._looks(known.operator)
+        )
 
     def _looks(self, operator: Operator) -> frozenset[_Look]:
         """Look at all files of an operator, and at the folders that can hold another one.

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from itertools import chain
 from itertools import islice
-from typing import cast
 from typing import TextIO
 
 from tuner.domain.identity import Plain
@@ -18,8 +17,6 @@ from tuner.domain.row_stream import RowStream
 # A spreadsheet runs a cell that starts with one of these as a formula (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _SPECIAL = re.compile(r'[",\r\n]')
-# What is nowhere in a column's texts, each after a zero, if all of them are cells as they are.
-_MARKS = (*'",\r\n', *(f"\0{start}" for start in _FORMULA_STARTS))
 _BATCH_ROWS = 128
 _BATCHES_A_PIECE = 8
 _MAX_TEXTS = 10_000
@@ -39,7 +36,7 @@ def write_csv(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str], targe
 
 
 def csv_chunks(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str]) -> Iterator[str]:
-    """Yield what ``write_csv`` writes, in pieces that are worth sending."""
+    """Yield what ``write_csv`` writes, in pieces of about a thousand rows."""
     batches = _lines(rows, columns)
     while several := list(islice(batches, _BATCHES_A_PIECE)):
         yield "".join(chain.from_iterable(several))
@@ -70,25 +67,13 @@ def _batches(
         yield [tuple(map(row.get, columns)) for row in batch]
 
 
-def _column(values: Sequence[Plain], texts: _Texts) -> Sequence[str]:
+def _column(values: Sequence[Plain], texts: _Texts) -> list[str]:
     kinds = set(map(type, values))
     if kinds <= {str, type(None)}:
-        return _text_column(cast("Sequence[str | None]", values), texts)
-    if kinds <= {float, int}:
-        return list(map(repr, values))
+        return [texts[value] for value in values]
     if kinds <= {float, int, type(None)}:
         return ["" if value is None else repr(value) for value in values]
     return [_quoted(cell(value)) for value in values]
-
-
-def _text_column(values: Sequence[str | None], texts: _Texts) -> Sequence[str]:
-    """Return texts as cells: few that come again and again, or many looked at together."""
-    if len(set(values)) * 4 > len(values):
-        full = [value or "" for value in values]
-        together = "\0" + "\0".join(full)
-        if not any(mark in together for mark in _MARKS):
-            return full
-    return [texts[value] for value in values]
 
 
 class _Texts(dict[str | None, str]):

@@ -59,7 +59,7 @@ def create_app(
     access = Access(token, host, allowed_hosts)
     metrics = Metrics(settings)
     devices = api.DeviceMemory()
-    answers = api.BestAnswers(settings, devices.find)
+    answers = api.BestAnswers(settings, devices.find, devices.recall)
     routes = _routes((*API_ROUTERS, *PAGE_ROUTERS))
     best_route = next(each for each in routes if each.path == BEST_PATH)
     app = FastAPI(

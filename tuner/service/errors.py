@@ -81,7 +81,7 @@ def handlers(page: PageMaker) -> dict[int | type[Exception], Handler]:
         page: Makes an error's page.
     """
     return {
-        TunerError: _answered_by(_tuner_error, page),
+        TunerError: _answered_by(lambda _request, error: problem_of(error), page),
         RequestValidationError: _answered_by(_validation_error, page),
         HTTPException: _answered_by(_http_error, page),
         Exception: _answered_by(_internal_error, page),
@@ -93,51 +93,29 @@ def _answered_by(read: Callable[[Request, Any], Problem], page: PageMaker) -> Ha
         found = read(request, error)
         if _is_of_page(request) or wants_page(request.url.path, request.headers):
             return page(request, found)
-        return _problem_answer(found)
+        return error_answer(found)
 
     return answer
 
 
-def tuner_error_answer(error: TunerError) -> Response:
-    """Return the answer to a program for an error of this program."""
-    return _problem_answer(_problem_of(error))
-
-
-def _problem_answer(found: Problem) -> Response:
-    return error_answer(
-        found.status,
-        found.message,
-        hint=found.hint,
-        error=found.error,
-        headers=found.headers,
-    )
-
-
-def error_answer(
-    status: int,
-    message: str,
-    *,
-    hint: str = "",
-    error: str = "",
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """Return an error answer.
-
-    Args:
-        status: Of HTTP.
-        message: One line that names the thing.
-        hint: What to do about it.
-        error: Which error, in snake_case; "" takes the status's.
-        headers: Further headers.
-    """
+def error_answer(problem: Problem) -> Response:
+    """Return the answer to a program."""
     fields = {
         "schema": SCHEMA,
-        "error": error or _name_of(status),
-        "message": message[:_MAX_MESSAGE_CHARACTERS],
-        "hint": hint,
-        "status": status,
+        "error": problem.error or _name_of(problem.status),
+        "message": problem.message[:_MAX_MESSAGE_CHARACTERS],
+        "hint": problem.hint,
+        "status": problem.status,
     }
-    return json_answer(fields, status=status, headers=headers)
+    return json_answer(fields, status=problem.status, headers=problem.headers)
+
+
+def problem_of(error: TunerError) -> Problem:
+    """Return what is said of an error of this program."""
+    status = status_of(error)
+    name = _CAPITAL.sub("_", type(error).__name__).lower()
+    headers = {"Retry-After": "5"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return Problem(status, error.message, error.hint, name, headers)
 
 
 def status_of(error: TunerError) -> int:
@@ -147,17 +125,6 @@ def status_of(error: TunerError) -> int:
 
 def _is_of_page(request: Request) -> bool:
     return isinstance(request.scope.get("route"), PageRoute)
-
-
-def _tuner_error(_request: Request, error: TunerError) -> Problem:
-    return _problem_of(error)
-
-
-def _problem_of(error: TunerError) -> Problem:
-    status = status_of(error)
-    name = _CAPITAL.sub("_", type(error).__name__).lower()
-    headers = {"Retry-After": "5"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-    return Problem(status, error.message, error.hint, name, headers)
 
 
 def _validation_error(request: Request, error: RequestValidationError) -> Problem:

@@ -24,6 +24,7 @@ from tuner.domain.identity import content_hash
 from tuner.domain.identity import Plain
 from tuner.errors import TunerError
 from tuner.service.errors import error_answer
+from tuner.service.errors import Problem
 
 POLL_S = 1.0
 HEARTBEAT_S = 15.0
@@ -97,8 +98,10 @@ class Streams:
             return Response(status_code=204)  # tells a browser not to come again
         if self._open >= self.limit:
             return error_answer(
-                503, "too many event streams are open", error="too_many_streams",
-                hint="close one, or ask again later", headers={"Retry-After": "5"},
+                Problem(
+                    503, "too many event streams are open", "close one, or ask again later",
+                    "too_many_streams", {"Retry-After": "5"},
+                )
             )  # fmt: skip
         self._open += 1  # before anything is waited for: the next client may ask meanwhile
         return _Stream(self._events(event, read, first, last_event_id), self._close)

@@ -20,6 +20,7 @@ from starlette.types import Scope
 from starlette.types import Send
 
 from tuner.service.errors import error_answer
+from tuner.service.errors import Problem
 from tuner.service.headers import add_headers
 from tuner.service.headers import wants_page
 from tuner.service.limits import BodyRefused
@@ -118,7 +119,5 @@ async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) 
         headers["Retry-After"] = str(refusal.retry_after_s)
     if refusal.status in (408, 413):
         headers["Connection"] = "close"  # the rest of the body is not read
-    answer = error_answer(
-        refusal.status, refusal.message, hint=refusal.hint, error=refusal.error, headers=headers
-    )
-    await answer(scope, receive, send)
+    problem = Problem(refusal.status, refusal.message, refusal.hint, refusal.error, headers)
+    await error_answer(problem)(scope, receive, send)

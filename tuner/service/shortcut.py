@@ -23,7 +23,8 @@ from starlette.types import Send
 from tuner import api
 from tuner.errors import TunerError
 from tuner.service.answers import JSON_TYPE
-from tuner.service.errors import tuner_error_answer
+from tuner.service.errors import error_answer
+from tuner.service.errors import problem_of
 from tuner.service.metrics import Metrics
 from tuner.service.routes.lookup import best_answer
 from tuner.service.routes.lookup import BestParameters
@@ -64,12 +65,9 @@ class Shortcut:
         await self._app(scope, receive, send)
 
     async def _answer(self, query: bytes) -> Response | None:
-        # A look at a file's header takes less time than asking a thread to do it.
-        if self._answers.looks_at_a_file:
-            answer = self._timed(self._kept, query)
-            if answer is not None:
-                return answer
-        return await run_in_threadpool(self._timed, self._found, query)
+        # To ask a thread takes longer than to look whether a kept answer is right.
+        answer = self._timed(self._answers.kept_json_at_once, query)
+        return answer or await run_in_threadpool(self._timed, self._found, query)
 
     def _timed(self, look: Callable[[bytes], bytes | None], query: bytes) -> Response | None:
         begun_s = time.perf_counter()
@@ -79,15 +77,12 @@ class Shortcut:
                 return None
             answer = Response(content, media_type=JSON_TYPE)
         except TunerError as error:
-            answer = tuner_error_answer(error)
+            answer = error_answer(problem_of(error))
         self._metrics.note_best_lookup(time.perf_counter() - begun_s)
         return answer
 
-    def _kept(self, query: bytes) -> bytes | None:
-        return self._answers.kept_json(query)
-
     def _found(self, query: bytes) -> bytes | None:
-        kept = None if self._answers.looks_at_a_file else self._kept(query)
+        kept = self._answers.kept_json(query)
         if kept is not None:
             return kept
         given = QueryParams(query)

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from tuner.store.engine import journal_mode
 from tuner.store.engine import sqlite_connection
 from tuner.store.location import Location
 from tuner.store.problems import translated
@@ -27,7 +28,13 @@ _SNAPSHOT = text("SELECT pg_postmaster_start_time()::text || ' ' || pg_current_s
 
 
 class Changes(Protocol):
-    """Watches one database. Only one thread at a time may call its methods."""
+    """Watches one database. Only one thread at a time may call its methods.
+
+    Attributes:
+        tells_at_once: ``mark`` waits for no network and no other process.
+    """
+
+    tells_at_once: bool
 
     def is_there(self) -> bool:
         """Tell whether the database is still the one that was opened, not another of its name."""
@@ -69,6 +76,8 @@ class _FileChanges:
         self._identity = _identity(path)
         with translated(str(location)):
             self._connection = sqlite_connection(Path(os.path.realpath(path)), "read")
+            # With the rollback journal, of files on a network, a reader waits for the writer.
+            self.tells_at_once = journal_mode(self._connection) == "wal"
 
     def is_there(self) -> bool:
         return self._identity is not None and _identity(self._path) == self._identity
@@ -83,6 +92,8 @@ class _FileChanges:
 
 class _ServerChanges:
     """``pg_current_snapshot``: which transactions are over. Other databases' count as well."""
+
+    tells_at_once = False
 
     def __init__(self, location: Location) -> None:
         self._location = location

@@ -13,6 +13,7 @@ from tuner.service.dependencies import NoQuery
 from tuner.service.dependencies import SettingsDep
 from tuner.service.dependencies import StateDep
 from tuner.service.errors import error_answer
+from tuner.service.errors import Problem
 from tuner.service.openapi import ok
 from tuner.service.openapi import text
 
@@ -34,7 +35,7 @@ def ready(settings: SettingsDep, _none: NoQuery) -> Response:
         api.check_readable(settings)
     except TunerError as error:
         # Also where there is no database: here that is not a thing that was asked for.
-        return error_answer(503, error.message, hint=error.hint, error="not_ready")
+        return error_answer(Problem(503, error.message, error.hint, "not_ready"))
     return json_answer({"schema": "tuner.state/1", "state": "ok"})
 
 
