@@ -99,6 +99,12 @@ class InstantWorker:
             for kernel in job.kernels
         ]
 
+    def prepare(self, job: ConfirmJob) -> None:
+        """Do nothing."""
+
+    def await_prepared(self, limits: Limits) -> None:
+        """Do nothing."""
+
     def close(self, *, force: bool = False) -> None:
         """Do nothing."""
         del force

@@ -165,7 +165,8 @@ def _is_worker_of(process: psutil.Process, tuner: Command) -> bool:
 def test_a_signal_ends_the_run_soon_and_keeps_what_is_done(
     tuner: Command, number: signal.Signals, code: int
 ) -> None:
-    study = tuner.planted_study("hang")
+    assert tuner("run", tuner.planted_study(name="before.toml"), *EXTRA).code == 0
+    study = tuner.planted_study("hang")  # another study, which takes the good kernel's trial over
     path = Path(study)
     path.write_text(path.read_text().replace("run_timeout_s = 3.0", "run_timeout_s = 100.0"))
     process = tuner.start("run", study, *EXTRA)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import shutil
+from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
@@ -21,6 +22,7 @@ from tuner.domain.environment import Environment
 from tuner.domain.job import ConfirmJob
 from tuner.domain.job import Kernel
 from tuner.domain.job import Sampling
+from tuner.domain.job import ScreenJob
 from tuner.domain.job import TrialJob
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
@@ -153,6 +155,18 @@ class ScriptedWorker:
         self._script.interleaved.append(len(job.kernels))
         return [self._script.report(kernel, job.sampling) for kernel in job.kernels]
 
+    def run_screening(
+        self, job: ScreenJob, _limits: Limits, _meanwhile: Callable[[], None] | None = None
+    ) -> list[TrialReport]:
+        """Give what the script says, for each kernel."""
+        return [self._script.report(kernel, job.sampling) for kernel in job.kernels]
+
+    def prepare(self, job: ConfirmJob) -> None:
+        """Do nothing."""
+
+    def await_prepared(self, limits: Limits) -> None:
+        """Do nothing."""
+
     def close(self, *, force: bool = False) -> None:
         """Do nothing."""
 
@@ -177,6 +191,10 @@ class Laboratory:
             monkeypatch.setattr(
                 f"tuner.api.{module}.open_worker", lambda *_: ScriptedWorker(self.script)
             )
+        monkeypatch.setattr(
+            "tuner.api.studies.open_workers",
+            lambda _device, _settings, count: [ScriptedWorker(self.script) for _ in range(count)],
+        )
 
     def run(
         self,

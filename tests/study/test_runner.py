@@ -96,6 +96,12 @@ class ScriptedWorker:
         self.log.append(f"confirm {len(job.kernels)} from {job.rotation}")
         return [self._report(kernel, "confirm", job.sampling.samples) for kernel in job.kernels]
 
+    def prepare(self, job: ConfirmJob) -> None:
+        del job
+
+    def await_prepared(self, limits: Limits) -> None:
+        del limits
+
     def close(self, *, force: bool = False) -> None:
         del force
 

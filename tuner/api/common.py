@@ -76,6 +76,17 @@ def open_worker(device_id: str, settings: Settings) -> DeviceWorker:
     return DeviceWorker(device_id, settings)
 
 
+def open_workers(device_id: str, settings: Settings, count: int) -> list[DeviceWorker]:
+    """Start several workers with a device at once; the caller closes them.
+
+    Raises:
+        DeviceUnavailable: The device can't be used, with the reason.
+    """
+    from tuner.worker import pool
+
+    return pool.open_workers(device_id, settings, count)
+
+
 def open_builders(facts: DeviceFacts, settings: Settings, limits: Limits) -> Builders | NoBuilders:
     """Return what builds kernels for a device ahead of their trials. Use as a context manager."""
     from tuner.worker.builders import Builders

@@ -16,6 +16,7 @@ from tuner.api.common import find_operator
 from tuner.api.common import open_builders
 from tuner.api.common import open_database
 from tuner.api.common import open_worker
+from tuner.api.common import open_workers
 from tuner.api.common import source_hashes
 from tuner.domain.study import SourceText
 from tuner.domain.study import StudyDefinition
@@ -30,7 +31,7 @@ from tuner.settings import Settings
 
 if TYPE_CHECKING:
     from tuner.store import Store
-    from tuner.study.events import Coverage
+    from tuner.study.coverage import Coverage
     from tuner.study.events import Listener
     from tuner.study.plan import Plan
     from tuner.study.spec import Budget
@@ -100,9 +101,7 @@ def run_study(
         DeviceUnavailable: The device can't be used. Nothing was stored.
         DatabaseProblem: The database can't be used.
     """
-    from tuner.store import queries
     from tuner.study.runner import StudyRunner
-    from tuner.worker.pool import open_workers
 
     settings = settings or load_settings()
     begun = time.monotonic()
@@ -129,10 +128,8 @@ def run_study(
                 go_on=go_on,
             )
             study_id, finished = runner.run()
-            workloads = tuple(each.workload for each in plan.workloads)
-            answers, unanswered = _answers(store, operator, workloads, worker)
-            with store.session() as session:
-                counts = queries.counts_by_outcome(session, study_id)
+            answers, unanswered = _answers(store, operator, plan, worker)
+            counts = _counts(store, study_id)
     return StudyResult(
         study_id, spec.name, finished, counts, answers, unanswered, runner.uncovered(),
         str(store.location), time.monotonic() - begun,
@@ -183,18 +180,25 @@ def define_study(
 
 
 def _answers(
-    store: Store, operator: Operator, workloads: Sequence[Workload], worker: DeviceWorker
+    store: Store, operator: Operator, plan: Plan, worker: DeviceWorker
 ) -> tuple[tuple[BestAnswer, ...], tuple[Workload, ...]]:
     hashes = source_hashes(operator)
     answers: list[BestAnswer] = []
     unanswered: list[Workload] = []
     with store.session() as session:
-        for workload in workloads:
+        for workload in (each.workload for each in plan.workloads):
             try:
                 answers.append(answer_here(session, workload, worker, hashes))
             except NotFound:
                 unanswered.append(workload)
     return tuple(answers), tuple(unanswered)
+
+
+def _counts(store: Store, study_id: int) -> Mapping[str, int]:
+    from tuner.store import queries
+
+    with store.session() as session:
+        return queries.counts_by_outcome(session, study_id)
 
 
 def _ignore_event(_event: object) -> None:

@@ -5,6 +5,7 @@ The one place where exceptions become outcomes.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
 from collections.abc import Callable
@@ -129,6 +130,19 @@ class Bench:
         attempt(Stage.MEASURE, partial(self._sample, run, job))
         self._finish(run, 0, on_stage, job)
         return run.report()
+
+    def prepare(self, job: ConfirmJob) -> None:
+        """Make inputs and expected outputs of a confirmation, and load what builds its kernels.
+
+        Nothing is launched. A build that fails here fails again in the confirmation, which tells.
+        """
+        checker = self._checker_of(job.problem)
+        timed = timed_case(job.problem, job.sampling.input_case)
+        for seed in (job.sampling.input_seed, job.sampling.input_seed + FRESH_SEED_STEP):
+            checker.case(timed, seed)
+        for kernel in job.kernels:
+            with contextlib.suppress(TrialError):
+                self._languages[kernel.language].build(kernel, self._device)
 
     def run_confirmation(self, job: ConfirmJob, on_stage: OnStage) -> list[TrialReport]:
         """Sample several kernels of one problem interleaved; one report for each, in order.

@@ -12,6 +12,8 @@ from tuner.errors import NoValidConfig
 
 if TYPE_CHECKING:
     from tuner.api import StudyResult
+    from tuner.domain.identity import Plain
+    from tuner.study.coverage import Coverage
 
 MOST_UNCOVERED = 12  # lines; --format json has all
 BEST_COLUMNS = (
@@ -87,16 +89,7 @@ def _report(
                 "elapsed_s": result.elapsed_s,
                 "best": [answer.as_plain() for answer in result.best],
                 "unanswered": [each.as_plain() for each in result.unanswered],
-                "uncovered": [
-                    {
-                        "shape": each.workload.shape_text,
-                        "implementation": each.implementation,
-                        "tried": each.tried,
-                        "planned": each.planned,
-                        "grid": each.grid,
-                    }
-                    for each in result.uncovered
-                ],
+                "uncovered": [_uncovered_plain(each) for each in result.uncovered],
             },
             output=output,
         )
@@ -122,15 +115,31 @@ def _report(
         return
     for workload in result.unanswered:
         say(f"no valid config for {workload.shape_text}")
-    for each in result.uncovered[:MOST_UNCOVERED]:
-        say(f"not covered: {each}")
-    if len(result.uncovered) > MOST_UNCOVERED:
-        say(f"not covered: parts of {len(result.uncovered) - MOST_UNCOVERED} more spaces")
+    _say_uncovered(result)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.counts.items()))
     state = "finished" if result.finished else "stopped by its budget; run again to go on"
     say(f"study {result.name} (id {result.study_id}) {state}: {counts}; {result.elapsed_s:.1f} s")
     say(f"database: {result.database}")
     _say_next(result)
+
+
+def _uncovered_plain(each: Coverage) -> dict[str, Plain]:
+    return {
+        "shape": each.workload.shape_text,
+        "implementation": each.implementation,
+        "tried": each.tried,
+        "planned": each.planned,
+        "grid": each.grid,
+    }
+
+
+def _say_uncovered(result: StudyResult) -> None:
+    from tuner.cli.output import say
+
+    for each in result.uncovered[:MOST_UNCOVERED]:
+        say(f"not covered: {each}")
+    if len(result.uncovered) > MOST_UNCOVERED:
+        say(f"not covered: parts of {len(result.uncovered) - MOST_UNCOVERED} more spaces")
 
 
 def _device_of(result: StudyResult) -> str:

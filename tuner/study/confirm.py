@@ -28,6 +28,12 @@ MAX_RETRIES = 16
 class FreshWorker(Protocol):
     """A worker process started for one confirmation."""
 
+    def prepare(self, job: ConfirmJob) -> None:
+        """Make ready for a confirmation, launching nothing; returns at once."""
+
+    def await_prepared(self, limits: Limits) -> None:
+        """Wait until that is done."""
+
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
         """Measure several kernels of one problem, interleaved."""
 
@@ -36,16 +42,35 @@ class FreshWorker(Protocol):
 
 
 class FreshWorkers:
-    """Workers for the confirming processes of a round, all open before the first one measures.
+    """Workers for the confirming processes of a round, all ready before the first one measures.
+
+    Opening a device and making inputs takes longer than the samples: they do it side by side,
+    and are idle while another measures.
 
     Args:
         start: Opens several at once.
         count: How many will be needed; more are opened one by one.
+        job: What they will be asked.
+        limits: Deadlines.
     """
 
-    def __init__(self, start: Callable[[int], Sequence[FreshWorker]], count: int) -> None:
+    def __init__(
+        self,
+        start: Callable[[int], Sequence[FreshWorker]],
+        count: int,
+        job: ConfirmJob,
+        limits: Limits,
+    ) -> None:
         self._start = start
         self._waiting = list(start(count))
+        try:
+            for worker in self._waiting:
+                worker.prepare(job)
+            for worker in self._waiting:
+                worker.await_prepared(limits)
+        except BaseException:  # Ctrl-C: leave no process behind
+            self.close()
+            raise
 
     def take(self) -> FreshWorker:
         """Return one that has done nothing yet; the caller closes it."""

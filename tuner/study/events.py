@@ -10,6 +10,7 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.study import StudyDefinition
 from tuner.domain.study import TrialPoint
 from tuner.domain.workload import Workload
+from tuner.study.coverage import Coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,33 +48,6 @@ class Confirming:
     process: int
     processes: int
     finalists: int
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """How much of a space has been tried.
-
-    Attributes:
-        workload: What is to be solved.
-        implementation: Name of the implementation.
-        tried: Configs with an outcome.
-        planned: Configs that the study tries in all.
-        grid: Points of the whole grid, refused ones included.
-        is_whole: The plan is every allowed config, not a sample of them.
-    """
-
-    workload: Workload
-    implementation: str
-    tried: int
-    planned: int
-    grid: int
-    is_whole: bool
-
-    def __str__(self) -> str:
-        name = f"{self.workload.shape_text} {self.implementation}"
-        if self.is_whole:
-            return f"{name}: {self.planned - self.tried} of {self.planned} configs not tried"
-        return f"{name}: {self.tried} of at most {self.grid} configs tried"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ is resumed.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 
+from tuner.domain.job import ConfirmJob
 from tuner.domain.job import Kernel
 from tuner.domain.job import Sampling
 from tuner.domain.outcome import Outcome
@@ -40,6 +40,8 @@ from tuner.study.confirm import finalists
 from tuner.study.confirm import FreshWorker
 from tuner.study.confirm import FreshWorkers
 from tuner.study.confirm import sampling_of
+from tuner.study.coverage import Coverage
+from tuner.study.coverage import uncovered_spaces
 from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
@@ -125,29 +127,9 @@ class StudyRunner:
         self.recorder.finish_study(opened.study_id)
         return self._ended(finished=True)
 
-    def uncovered(self) -> tuple[events.Coverage, ...]:
+    def uncovered(self) -> tuple[Coverage, ...]:
         """Return the spaces of which configs have not been tried."""
-        tried: Counter[tuple[str, str]] = Counter(
-            (trial.point.workload.key, trial.point.implementation)
-            for trial in self._stored.values()
-            if trial.outcome is not Outcome.SKIPPED
-        )
-        found = [
-            events.Coverage(
-                space.workload,
-                space.implementation,
-                tried[space.workload.key, space.implementation],
-                space.trials,
-                space.size,
-                space.sampler == EXHAUSTIVE,
-            )
-            for space in self.plan.spaces
-        ]
-        return tuple(
-            each
-            for each in found
-            if each.tried < each.planned or (not each.is_whole and each.tried < each.grid)
-        )
+        return uncovered_spaces(self.plan, self._stored.values())
 
     def _ended(self, *, finished: bool) -> tuple[int, bool]:
         self.listener(events.StudyEnded(self._study_id, finished, self.uncovered()))
@@ -330,7 +312,10 @@ class StudyRunner:
         """Confirm trials in as many fresh processes as the protocol asks for."""
         processes = range(self.definition.protocol.processes)
         begun = min(len(trial.confirm_processes) for trial in trials)
-        workers = FreshWorkers(self.start_workers, len(processes) - begun)
+        kernels = tuple(self._kernel(trial.point) for trial in trials)
+        sampling = sampling_of(self.definition.protocol)
+        job = ConfirmJob(kernels, self.operator.problem(workload), sampling)
+        workers = FreshWorkers(self.start_workers, len(processes) - begun, job, self.spec.limits)
         try:
             for process in processes:
                 missing = [

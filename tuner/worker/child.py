@@ -76,6 +76,9 @@ class Worker:
                 bench = self._any_bench()
                 report = bench.run_trial(request.job, self._on_stage)
                 return messages.Done((report,), bench.device_lost)
+            case messages.Prepare():
+                self._any_bench().prepare(request.job)
+                return messages.Prepared()
             case messages.RunConfirmation():
                 bench = self._any_bench()
                 reports = bench.run_confirmation(request.job, self._on_stage)

@@ -88,6 +88,14 @@ class RunCompile:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepare:
+    """Make ready for a confirmation without launching; answered by ``Prepared``."""
+
+    job: ConfirmJob
+    kind: Literal["prepare"] = "prepare"
+
+
+@dataclass(frozen=True, slots=True)
 class RunScreening:
     """Answered by ``StageBegun`` messages, then ``Done`` with a report for each kernel."""
 
@@ -148,6 +156,13 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """Answer to ``Prepare``."""
+
+    kind: Literal["prepared"] = "prepared"
+
+
+@dataclass(frozen=True, slots=True)
 class Built:
     """Answer to ``RunBuild``."""
 
@@ -166,15 +181,22 @@ class WorkerError:
 
 
 Request: TypeAlias = (
-    OpenDevice | ListDevices | RunTrial | RunConfirmation | RunScreening | RunCompile | RunBuild
+    OpenDevice
+    | ListDevices
+    | RunTrial
+    | Prepare
+    | RunConfirmation
+    | RunScreening
+    | RunCompile
+    | RunBuild
 )
-Reply: TypeAlias = Ready | Devices | StageBegun | Done | Compiled | Built | WorkerError
+Reply: TypeAlias = Ready | Devices | StageBegun | Done | Prepared | Compiled | Built | WorkerError
 
 _KINDS: dict[str, type] = {
     "open": OpenDevice, "list": ListDevices, "trial": RunTrial, "confirm": RunConfirmation,
-    "screen": RunScreening, "compile": RunCompile, "build": RunBuild, "ready": Ready,
-    "devices": Devices, "stage": StageBegun, "done": Done, "compiled": Compiled, "built": Built,
-    "error": WorkerError,
+    "screen": RunScreening, "prepare": Prepare, "compile": RunCompile, "build": RunBuild,
+    "ready": Ready, "devices": Devices, "stage": StageBegun, "done": Done, "prepared": Prepared,
+    "compiled": Compiled, "built": Built, "error": WorkerError,
 }  # fmt: skip
 
 

@@ -93,6 +93,24 @@ class DeviceWorker:
         """
         return self._run(messages.RunScreening(job), len(job.kernels), limits, meanwhile)
 
+    def prepare(self, job: ConfirmJob) -> None:
+        """Have a confirmation made ready for, without waiting for it."""
+        if self._process is not None:
+            with contextlib.suppress(WorkerDied):  # told when it is asked for more
+                self._process.send(messages.Prepare(job))
+
+    def await_prepared(self, limits: Limits) -> None:
+        """Wait until it is ready; where it is lost over it, the next request starts another."""
+        if self._process is None:
+            return
+        try:
+            reply = self._process.receive(limits.build_timeout_s + limits.run_timeout_s)
+        except (WorkerDied, WorkerTimeout):
+            self.close(force=True)
+            return
+        if not isinstance(reply, messages.Prepared):
+            raise unexpected_reply(reply)
+
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
         """Run a confirmation; kernels that were not at fault may come back ``interrupted``."""
         return self._run(messages.RunConfirmation(job), len(job.kernels), limits)
