@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from tuner.domain.outcome import Outcome
 from tuner.domain.study import StoredTrial
 from tuner.domain.workload import Workload
-from tuner.study.plan import EXHAUSTIVE
 from tuner.study.plan import Plan
+from tuner.study.samplers import EXHAUSTIVE
 
 
 @dataclass(frozen=True, slots=True)

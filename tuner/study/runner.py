@@ -45,7 +45,6 @@ from tuner.study.coverage import uncovered_spaces
 from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
-from tuner.study.samplers import EXHAUSTIVE
 from tuner.study.samplers import GUIDED
 from tuner.study.screening import screen_batch
 from tuner.study.screening import WarmWorker
