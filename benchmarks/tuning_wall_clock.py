@@ -21,12 +21,14 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shlex
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from collections.abc import Sequence
 from datetime import datetime
 from datetime import UTC
@@ -111,6 +113,20 @@ class Space:
         return self.operator.kernel(self.implementation, self.source, config, self.workload)
 
 
+def in_one_text(files: Mapping[str, str], main: str) -> str:
+    """Return a HIP source with the prelude before it and each header once, where it is named."""
+    seen: set[str] = set()
+
+    def text_of(name: str) -> str:
+        if name in seen:
+            return ""
+        seen.add(name)
+        text = files[name].replace("#pragma once", "").replace("#include <hip/hip_runtime.h>", "")
+        return re.sub(r'#include "([^"]+)"', lambda found: text_of(found[1]), text)
+
+    return text_of("tuner_hip_prelude.h") + text_of(main)
+
+
 def search_with_kernel_tuner(space: Space) -> tuple[float, Config]:
     """Return the seconds of a brute-force search and the config it found."""
     import kernel_tuner
@@ -121,13 +137,7 @@ def search_with_kernel_tuner(space: Space) -> tuple[float, Config]:
     from tuner.bench.inputs import make_inputs
 
     first = space.kernel(space.configs[0])
-    files = {**first.files, **nvidia._HEADERS}
-    text = first.files[first.main]
-    for name, content in files.items():
-        text = text.replace(f'#include "{name}"', content)
-    text = files["tuner_hip_prelude.h"].replace("#pragma once", "") + text.replace(
-        "#pragma once", ""
-    ).replace("#include <hip/hip_runtime.h>", "")
+    text = in_one_text({**first.files, **nvidia._HEADERS}, first.main)
     problem = space.operator.problem(space.workload)
     arrays: dict[str, Any] = make_inputs(problem, problem.cases[0], 1)
     for spec in problem.arrays:
@@ -187,10 +197,14 @@ def search_with_triton(space: Space) -> tuple[float, Config]:
     kernel = triton.autotune(configs, key=["cols"])(getattr(module, space.implementation.entry))
     rows, cols = (int(size) for size in space.workload.shape_text.split("x"))
     x = torch.randn(rows, cols, device="cuda")
-    w, y = torch.randn(cols, device="cuda"), torch.empty_like(x)
+    tensors = {"x": x, "w": torch.randn(cols, device="cuda"), "y": torch.empty_like(x)}
+    arguments = [
+        tensors[each.name] if each.type == "buffer" else each.value
+        for each in space.kernel(space.configs[0]).arguments
+    ]
     torch.cuda.synchronize()
     begun = time.perf_counter()
-    kernel[lambda meta: (triton.cdiv(rows, meta["ROWS"]),)](x, w, y, rows, cols, 1e-5)
+    kernel[lambda meta: (triton.cdiv(rows, meta["ROWS"]),)](*arguments)
     torch.cuda.synchronize()
     elapsed_s = time.perf_counter() - begun
     chosen = kernel.best_config.all_kwargs()
