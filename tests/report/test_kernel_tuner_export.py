@@ -49,7 +49,7 @@ def spaces(draw: st.DrawFn) -> ExportedSpace:
             st.fixed_dictionaries({name.upper(): VALUES for name in names}),
             min_size=1,
             max_size=8,
-            unique_by=lambda each: ",".join(map(str, each.values())),
+            unique_by=lambda each: ",".join(str(each[name]) for name in sorted(each)),
         )
     )
     trials = [

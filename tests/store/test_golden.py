@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -44,9 +45,17 @@ def test_a_golden_database_gives_the_same_answers(
     with open_store(str(path), create=False, writable=False) as store:
         found = json.loads(json.dumps(maker.answers(store)))
     expected = json.loads((GOLDEN / f"revision_{revision}.json").read_text("utf-8"))
-    assert found.keys() >= expected.keys()  # later revisions hold more kinds of rows
     for name, value in expected.items():
-        assert found[name] == value, name
+        assert known_part(found[name], value) == value, name
+
+
+def known_part(found: Any, expected: Any) -> Any:
+    """Return what was found without the columns that rows have got since."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        return {key: known_part(found[key], expected[key]) for key in found if key in expected}
+    if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        return [known_part(*pair) for pair in zip(found, expected, strict=True)]
+    return found
 
 
 def test_a_golden_database_holds_every_kind_of_row(folder: Path) -> None:
