@@ -1,13 +1,13 @@
 """Finds a good config of each implementation for one cell of benchmarks/kernels.py.
 
 Processes of their own compile ahead, so that the GPU does not wait: the first configs of a cell
-(the default, with the best for the dtype before, or else its neighbours and some at random) while
-the cells before it are measured; the neighbours of the best while the peers are prepared.
+(the default, with the best for the dtype before, or else its neighbours and the likeliest of some
+hundred at random by the implementation's cost model) while the cells before it are measured; the
+neighbours of the best while the peers are prepared.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from dataclasses import field
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 from tuner.bench.devices.nvidia import compile_hip_for
 from tuner.bench.devices.nvidia import NvidiaDevice
@@ -39,10 +40,25 @@ from tuner.errors import TrialError
 from tuner.operator import Implementation
 from tuner.operator import Operator
 
-NEAR_DEFAULT = 8
-DRAWS = 500  # of which AT_RANDOM legal ones are kept
-AT_RANDOM = 8
-NEAR_BEST = 12
+DRAWS = 800
+
+
+class Effort(NamedTuple):
+    """How many configs of an implementation are tried.
+
+    Attributes:
+        near_default: Neighbours of the default.
+        at_random: The likeliest of those drawn.
+        near_best: Neighbours of the best of all these.
+    """
+
+    near_default: int
+    at_random: int
+    near_best: int
+
+
+# A build of Triton's takes ten times as long, and its spaces are smaller.
+EFFORT = {"hip": Effort(8, 48, 24), "triton": Effort(8, 8, 12)}
 CLIMBERS = 4  # implementations whose best config's neighbours are tried too
 KEPT = 4  # best configs that the next dtype at the same shape begins with
 
@@ -111,13 +127,16 @@ class Space:
         )
         return [each for each in others if self.is_legal(each)]
 
-    def some(self, chance: random.Random, count: int) -> list[Config]:
-        """Return up to ``count`` legal configs at random."""
+    def likely(self, chance: random.Random, count: int) -> list[Config]:
+        """Return the up to ``count`` legal configs of some at random that should be fastest."""
         drawn = (
             {name: chance.choice(values) for name, values in self.grid.items()}
             for _ in range(DRAWS)
         )
-        return list(itertools.islice((each for each in drawn if self.is_legal(each)), count))
+        legal = {config_text(each): each for each in drawn if self.is_legal(each)}
+        prior = self.implementation.prior
+        ranked = sorted(legal.values(), key=lambda each: prior(each, self.dims, self.facts))
+        return ranked[:count]
 
 
 class Search:
@@ -160,7 +179,8 @@ class Search:
             if len(known) == 1:
                 near = space.near(default)
                 chance.shuffle(near)
-                first += near[:NEAR_DEFAULT] + space.some(chance, AT_RANDOM)
+                effort = EFFORT[space.implementation.language]
+                first += near[: effort.near_default] + space.likely(chance, effort.at_random)
             if first:
                 self._found[workload.key][name] = Found()
                 self._submit(workload, name, first)
@@ -184,9 +204,10 @@ class Search:
         found = {name: each for name, each in self._found[workload.key].items() if each.timed}
         for name in sorted(found, key=lambda name: found[name].best[0])[:CLIMBERS]:
             _, best, _ = found[name].best
-            near = self._space(workload, name).near(best)
+            space = self._space(workload, name)
+            near = space.near(best)
             random.Random(workload.key).shuffle(near)
-            self._submit(workload, name, near[:NEAR_BEST])
+            self._submit(workload, name, near[: EFFORT[space.implementation.language].near_best])
 
     def best(self, workload: Workload) -> Iterator[tuple[str, Config, Executable]]:
         """Yield the best of each implementation, and forget the workload."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -95,6 +97,22 @@ def test_defaults_are_in_the_space_and_legal(operator_name: str, name: str, wave
             assert found.startswith("long_row: ")  # a block or program does such a row
         else:
             assert not found
+
+
+@pytest.mark.parametrize(("operator_name", "name"), EVERY)
+def test_the_cost_model_knows_every_config_of_every_dtype(operator_name: str, name: str) -> None:
+    operator = load_operator(KERNELS / operator_name)
+    implementation = operator.implementation(name)
+    for dtype in operator.tolerances:
+        for shape in ((33, 257), (64, 4096), (2, 65536)):
+            dims = operator.dimensions(operator.workload(shape, dtype))
+            configs = itertools.islice(grid_configs(implementation.parameters(dims)), 0, None, 7)
+            priors = [
+                implementation.prior(config, dims, facts())
+                for config in configs
+                if first_violation(config, dims, facts(), implementation.constraints) is None
+            ]
+            assert all(map(math.isfinite, priors))
 
 
 @pytest.mark.parametrize(("operator_name", "name"), EVERY)

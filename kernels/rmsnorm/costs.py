@@ -10,19 +10,21 @@ import math
 
 from tuner.domain.identity import Config
 
-FLOAT_BYTES = 4
 REREAD = 0.5  # the whole row a second time: half as many bytes again, from the cache at best
 HELD_IN_LDS = 0.05
-NARROW_LOADS = {4: 0.0, 2: 0.05, 1: 0.25}
+NARROW_LOADS = {16: 0.0, 8: 0.05, 4: 0.25, 2: 0.6}  # by bytes an access
 LINE_BYTES = 128  # what a wave's loads should cover at once
 SPLIT_LINE = 0.2  # each halving of it
 UNIT_REGISTERS = 65_536  # of a multiprocessor or compute unit
 BUSY_THREADS = 256  # fewer a block leave no more registers to each
+REGISTER_BYTES = 4
 OWN_REGISTERS = 24  # addresses and counters
 SPILLED_REGISTER = 0.01
 
 
-def wide_load_cost(config: Config, steps: int, kept: int, shared: int, lanes: int) -> float:
+def wide_load_cost(
+    config: Config, steps: int, kept: int, shared: int, lanes: int, item_bytes: int
+) -> float:
     """Return the cost of a kernel with wide loads that holds rows on chip.
 
     Args:
@@ -31,15 +33,18 @@ def wide_load_cost(config: Config, steps: int, kept: int, shared: int, lanes: in
         kept: Those it keeps in registers.
         shared: Those it keeps in LDS.
         lanes: Threads that read one row side by side.
+        item_bytes: Of an element.
     """
-    vector, block = int(config["VECTOR"]), int(config["BLOCK"])
-    read_bytes = lanes * vector * FLOAT_BYTES
-    registers = OWN_REGISTERS + kept * vector * (2 if config.get("EARLY") else 1)
+    access_bytes, block = int(config["VECTOR"]) * item_bytes, int(config["BLOCK"])
+    read_bytes = lanes * access_bytes
+    # What is held stays in the arrays' type; weights loaded early take as much again.
+    held_registers = -(-kept * access_bytes // REGISTER_BYTES)
+    registers = OWN_REGISTERS + held_registers * (2 if config.get("EARLY") else 1)
     room = UNIT_REGISTERS // max(block, BUSY_THREADS)
     return (
         REREAD * (steps - kept - shared) / steps
         + HELD_IN_LDS * shared / steps
-        + NARROW_LOADS[vector]
+        + NARROW_LOADS[access_bytes]
         + SPLIT_LINE * max(0.0, math.log2(LINE_BYTES / read_bytes))
         + SPILLED_REGISTER * max(0, registers - room)
     )

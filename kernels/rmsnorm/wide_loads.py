@@ -258,7 +258,12 @@ VECTOR_RULES = (
 def prior(config: Config, dims: Dims, _facts: DeviceFacts) -> float:
     """What reading a row twice, narrow or split loads and spilled registers cost."""
     return wide_load_cost(
-        config, steps(config, dims), kept(config, dims), shared(config, dims), lanes(config)
+        config,
+        steps(config, dims),
+        kept(config, dims),
+        shared(config, dims),
+        lanes(config),
+        dims["item_bytes"],
     )
 
 
