@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from sqlalchemy import ColumnElement
 from sqlalchemy import or_
+from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -36,7 +38,43 @@ def nearby_results(
     returned. What a study would take over itself, because nothing differs, is left out.
     """
     architecture = str(definition.environment.identity.get("architecture", ""))
-    query = (
+    chosen: dict[tuple[str, str], tuple[str, str, str]] = {}
+    workloads: dict[tuple[str, str], Workload] = {}
+    results: dict[tuple[str, str], list[tuple[Config, float]]] = {}
+    for row in session.execute(_newest_trials(definition, workload, implementation, architecture)):
+        place = (row.workload_key, row.architecture)
+        group = (row.environment_key, row.protocol_key, row.source_hash)
+        if chosen.setdefault(place, group) != group:
+            continue
+        if place not in workloads:
+            workloads[place] = rows.read_workload(
+                row.operator, row.shape, row.strides, row.dtype, row.scalars
+            )
+        results.setdefault(place, []).append((rows.read_config(row.config), row.quick_median_us))
+    return [
+        NearbyResults(workloads[place], place[1] == architecture, tuple(found))
+        for place, found in results.items()
+        if len(workloads[place].shape) == len(workload.shape)
+    ]
+
+
+def family(architecture: str) -> str:
+    """Return what the names of an architecture's family begin with: gfx12, sm_9; else itself.
+
+    AMD counts steppings and minors in the last two characters, NVIDIA minors in the last digit.
+    """
+    if re.fullmatch(r"gfx[0-9a-f]{3,}", architecture):
+        return architecture[:-2]
+    if re.fullmatch(r"sm_[0-9]{2,}", architecture):
+        return architecture[:-1]
+    return architecture
+
+
+def _newest_trials(
+    definition: StudyDefinition, workload: Workload, implementation: str, architecture: str
+) -> Select[*tuple[Any, ...]]:
+    """Return the query of timed trials that a study would not take over itself, newest first."""
+    return (
         select(
             TrialRow.config,
             TrialRow.quick_median_us,
@@ -72,36 +110,6 @@ def nearby_results(
         .order_by(TrialRow.id.desc())
         .limit(MAX_ROWS)
     )
-    chosen: dict[tuple[str, str], tuple[str, str, str]] = {}
-    workloads: dict[tuple[str, str], Workload] = {}
-    results: dict[tuple[str, str], list[tuple[Config, float]]] = {}
-    for row in session.execute(query):
-        place = (row.workload_key, row.architecture)
-        group = (row.environment_key, row.protocol_key, row.source_hash)
-        if chosen.setdefault(place, group) != group:
-            continue
-        if place not in workloads:
-            workloads[place] = rows.read_workload(
-                row.operator, row.shape, row.strides, row.dtype, row.scalars
-            )
-        results.setdefault(place, []).append((rows.read_config(row.config), row.quick_median_us))
-    return [
-        NearbyResults(workloads[place], place[1] == architecture, tuple(found))
-        for place, found in results.items()
-        if len(workloads[place].shape) == len(workload.shape)
-    ]
-
-
-def family(architecture: str) -> str:
-    """Return what the names of an architecture's family begin with: gfx12, sm_9; else itself.
-
-    AMD counts steppings and minors in the last two characters, NVIDIA minors in the last digit.
-    """
-    if re.fullmatch(r"gfx[0-9a-f]{3,}", architecture):
-        return architecture[:-2]
-    if re.fullmatch(r"sm_[0-9]{2,}", architecture):
-        return architecture[:-1]
-    return architecture
 
 
 def _is_of_family(architecture: str) -> ColumnElement[bool]:
