@@ -125,3 +125,14 @@ def test_a_comma_in_a_value_is_refused_where_it_would_be_misread() -> None:
     with pytest.raises(UsageError, match="holds a comma"):
         cache_text(space)
     assert read_results(t4_text(space).encode()).records[0].config == {"ORDER": "a,b"}
+
+
+def test_configs_that_are_written_alike_are_refused_not_merged() -> None:
+    trials = [trial({"A": value}, Outcome.OK, (1.5,)) for value in (1, "1")]
+    space = ExportedSpace("k", "d", (8,), trials)
+    with pytest.raises(UsageError, match="two configs are written as '1'"):
+        cache_text(space)
+    assert [each.config for each in read_results(t4_text(space).encode()).records] == [
+        {"A": 1},
+        {"A": "1"},
+    ]

@@ -83,7 +83,8 @@ def cache_text(space: ExportedSpace) -> str:
     """Return a closed cache file, which ``kernel_tuner.tune_cache`` replays.
 
     Raises:
-        UsageError: A value holds a comma, which separates values in its keys.
+        UsageError: A value holds a comma, which separates values in its keys, or two configs
+            have the same key, so that one would be lost.
     """
     values = _values(each.config for each in space.trials)
     header = {
@@ -94,13 +95,18 @@ def cache_text(space: ExportedSpace) -> str:
         "tune_params": values,
         "objective": "time",
     }
-    entries = [
-        f"{json.dumps(_key(each.config, values))}: {json.dumps(_entry(each), allow_nan=False)}"
-        for each in space.trials
-    ]
+    entries: dict[str, str] = {}
+    for each in space.trials:
+        key = _key(each.config, values)
+        if key in entries:
+            raise UsageError(
+                f"two configs are written as {key!r}: Kernel Tuner can't tell them apart",
+                hint="export them as t4",
+            )
+        entries[key] = f"{json.dumps(key)}: {json.dumps(_entry(each), allow_nan=False)}"
     # A line an entry, as Kernel Tuner writes it and reads it back when it goes on.
     head = json.dumps(header, indent=0)[:-2]
-    return head + ',\n"cache": {\n' + ",\n".join(entries) + "}\n}\n"
+    return head + ',\n"cache": {\n' + ",\n".join(entries.values()) + "}\n}\n"
 
 
 def t4_text(space: ExportedSpace) -> str:
