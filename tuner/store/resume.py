@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from functools import cache
 
 from sqlalchemy import bindparam
@@ -29,13 +31,16 @@ from tuner.store.reruns import is_no_rerun
 NOT_REUSED = (Outcome.INTERRUPTED, Outcome.SKIPPED, Outcome.TIMEOUT, Outcome.CRASH)
 
 
-def stored_trials(session: Session, study_id: int) -> list[StoredTrial]:
-    """Return all trials of a study, in the order they were started.
+def stored_trials(
+    session: Session, study_id: int, trial_ids: Sequence[int] | None = None
+) -> list[StoredTrial]:
+    """Return all or some trials of a study, in the order they were started.
 
     A trial that was reused from a confirmed one counts as confirmed, by the processes of that
     one, until it has processes of its own.
     """
-    return _stored(session, TrialRow.study_id == study_id)
+    which = TrialRow.study_id == study_id
+    return _stored(session, which if trial_ids is None else which & TrialRow.id.in_(trial_ids))
 
 
 def stored_trial(session: Session, trial_id: int) -> StoredTrial:
@@ -68,8 +73,9 @@ def _stored(session: Session, which: ColumnElement[bool]) -> list[StoredTrial]:
         .order_by(TrialRow.id)
     )
     found = []
+    read_workload = functools.cache(rows.read_workload)  # a study has few workloads, many trials
     for row in session.execute(query):
-        workload = rows.read_workload(row.operator, row.shape, row.strides, row.dtype, row.scalars)
+        workload = read_workload(row.operator, row.shape, row.strides, row.dtype, row.scalars)
         taken_over = bool(row.origin_confirmed) and row.id not in own
         processes = (origins if taken_over else own).get(row.id, [])
         found.append(

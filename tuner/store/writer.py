@@ -123,10 +123,12 @@ class StudyRecorder:
             self._keeper.keep(opened.study_id)
         return opened
 
-    def stored_trials(self, study_id: int) -> list[StoredTrial]:
-        """Return all trials of a study, in the order they were started."""
+    def stored_trials(
+        self, study_id: int, trial_ids: Sequence[int] | None = None
+    ) -> list[StoredTrial]:
+        """Return all or some trials of a study, in the order they were started."""
         with self._read() as session:
-            return resume.stored_trials(session, study_id)
+            return resume.stored_trials(session, study_id, trial_ids)
 
     def find_reusable(self, definition: StudyDefinition, point: TrialPoint) -> int | None:
         """Return a finished trial of equal identity in any study, or None."""
@@ -170,8 +172,12 @@ class StudyRecorder:
             query = select(*point_columns).where(table.c.study_id == study_id)
             seen = {tuple(row) for row in connection.execute(query)}
             new = []
+            shared: dict[tuple[str, str], Values] = {}  # what a space's points have in common
             for each in skipped:
-                values = self._trial_values(connection, study_id, each.point)
+                space = (each.point.workload.key, each.point.implementation)
+                if space not in shared:
+                    shared[space] = self._trial_values(connection, study_id, each.point)
+                values = shared[space] | _config_values(each.point)
                 key = tuple(values[column.name] for column in point_columns)
                 if key in seen:
                     continue
@@ -293,9 +299,12 @@ class StudyRecorder:
             **driven.trial_values(point.implementation),
             "study_id": study_id,
             "workload_id": find_or_insert(connection, WorkloadRow, ["key"], workload),
-            "config": canonical_json(dict(point.config)),
-            "config_key": point.config_key,
+            **_config_values(point),
         }
+
+
+def _config_values(point: TrialPoint) -> Values:
+    return {"config": canonical_json(dict(point.config)), "config_key": point.config_key}
 
 
 def _trial(connection: Connection, trial_id: int) -> Values:

@@ -33,8 +33,10 @@ class Recorder(Protocol):
             EnvironmentProblem: A live process is driving this study.
         """
 
-    def stored_trials(self, study_id: int) -> list[StoredTrial]:
-        """Return all trials of a study, in the order they were started."""
+    def stored_trials(
+        self, study_id: int, trial_ids: Sequence[int] | None = None
+    ) -> list[StoredTrial]:
+        """Return all or some trials of a study, in the order they were started."""
 
     def find_reusable(self, definition: StudyDefinition, point: TrialPoint) -> int | None:
         """Return a finished trial of equal identity in any study, or None.

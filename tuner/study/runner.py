@@ -294,7 +294,6 @@ class StudyRunner:
             if not open_ones:
                 return
             self._confirm_all(workload, open_ones)
-            self._load_stored()
             still_open = [
                 trial
                 for trial in self._reload(open_ones)
@@ -347,7 +346,9 @@ class StudyRunner:
             if report.outcome is not Outcome.INTERRUPTED
         ]
         self.recorder.record_confirmation(process, pairs, required=protocol.processes)
-        self._load_stored()
+        trial_ids = [trial.trial_id for trial in trials]
+        for trial in self.recorder.stored_trials(self._study_id, trial_ids):
+            self._stored[trial.point.key] = trial
 
     def _kernel(self, point: TrialPoint) -> Kernel:
         implementation = self.operator.implementation(point.implementation)
