@@ -132,9 +132,20 @@ def find_tool(name: ProfilerName) -> str:
 
 
 def run_profiled(
-    name: ProfilerName, device_id: str, job: TrialJob, settings: Settings
+    name: ProfilerName,
+    device_id: str,
+    job: TrialJob,
+    settings: Settings,
+    timeout_s: float | None = None,
 ) -> ProfiledRun:
     """Build, check and launch a trial's kernel under a profiler, in a process of its own.
+
+    Args:
+        name: The profiler.
+        device_id: Where the kernel runs.
+        job: The trial.
+        settings: Name the cache.
+        timeout_s: How long it may take; None for ``PROFILE_TIMEOUT_S``.
 
     Raises:
         MissingDependency: The profiler is not installed.
@@ -153,7 +164,7 @@ def run_profiled(
         child = [sys.executable, "-P", "-m", "tuner.worker.profile_child"]
         child += [str(requests), str(replies)]
         flags = tool.command(traces, job.sampling.cache == "cold")
-        log = _run([program, *flags, *child], environment, PROFILE_TIMEOUT_S)
+        log = _run([program, *flags, *child], environment, timeout_s or PROFILE_TIMEOUT_S)
         outputs = {
             path.relative_to(traces).as_posix(): _read(path)
             for path in sorted(traces.glob(tool.output))
