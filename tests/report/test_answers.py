@@ -147,6 +147,19 @@ def test_an_answer_is_given_at_once_while_it_is_right(settings: Settings, machin
     answers.close()
 
 
+def test_what_a_look_found_is_given_at_once_and_a_commit_before_the_look_ends_it(
+    settings: Settings, machine: Machine
+) -> None:
+    answers = recalling(settings, machine)
+    first = ask(answers)
+    assert answers.may_be_kept("q")
+    assert answers.kept_json_at_once("q", answers.look()) == first
+    add_trial(settings, 5.0)
+    assert answers.kept_json_at_once("q", answers.look()) is None
+    assert not answers.may_be_kept("q")
+    answers.close()
+
+
 def test_a_source_that_changed_ends_what_is_given_at_once(
     settings: Settings, machine: Machine, operators: Path
 ) -> None:

@@ -73,6 +73,9 @@ class _Opened:
         self.store.close()
 
 
+Look = _Opened  # outside this module, only to be handed back
+
+
 class BestAnswers:
     """Answers questions from one database, which it keeps open. Safe to use from many threads.
 
@@ -97,10 +100,31 @@ class BestAnswers:
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
 
-    def kept_json_at_once(self, key: Hashable) -> bytes | None:
+    def may_be_kept(self, key: Hashable) -> bool:
+        """Tell whether something was kept under a key, right now or not any more. Never waits."""
+        opened = self._opened
+        return opened is not None and key in opened.answers
+
+    def look(self) -> Look:
+        """Look whether the database has changed: a round trip to a server.
+
+        Returns:
+            For ``kept_json_at_once``: the database as it is at this moment.
+
+        Raises:
+            DatabaseProblem: The database can't be used.
+        """
+        return self._current()
+
+    def kept_json_at_once(self, key: Hashable, looked: Look | None = None) -> bytes | None:
         """Return the answer that was kept under a key, for a caller that must not wait.
 
         It looks at files and at what is in memory; it waits for no lock, server or process.
+
+        Args:
+            key: Of the question.
+            looked: What a look gave that began after the question was asked; None looks here,
+                where that takes no time.
 
         Returns:
             None, too, where only ``kept_json`` can tell.
@@ -108,7 +132,7 @@ class BestAnswers:
         Raises:
             DatabaseProblem: The database can't be used.
         """
-        opened = self._unchanged(key)
+        opened = self._unchanged(key) if looked is None else looked
         kept = None if opened is None else opened.answers.get(key)
         if opened is None or kept is None or not self._operators.is_current(kept.known):
             return None

@@ -1,14 +1,13 @@
 """Answers ``/api/v1/best`` on the way in, for programs that ask it all the time.
 
 Routing, reading parameters and handing the request to a thread take a framework as long as finding
-the answer. Here a well-formed question is answered with one thread at most; any other goes on to
-the route, which says what is wrong with it.
+the answer. Here a well-formed question is answered with one thread at most, and a server is asked
+once for all who wait; any other goes on to the route, which says what is wrong with it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -28,6 +27,7 @@ from tuner.service.errors import problem_of
 from tuner.service.metrics import Metrics
 from tuner.service.routes.lookup import best_answer
 from tuner.service.routes.lookup import BestParameters
+from tuner.service.shared_look import SharedLook
 
 BEST_PATH = "/api/v1/best"
 
@@ -49,6 +49,7 @@ class Shortcut:
         self._route = route
         self._answers = answers
         self._metrics = metrics
+        self._look = SharedLook(answers.look)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
@@ -65,21 +66,25 @@ class Shortcut:
         await self._app(scope, receive, send)
 
     async def _answer(self, query: bytes) -> Response | None:
-        # To ask a thread takes longer than to look whether a kept answer is right.
-        answer = self._timed(self._answers.kept_json_at_once, query)
-        return answer or await run_in_threadpool(self._timed, self._found, query)
-
-    def _timed(self, look: Callable[[bytes], bytes | None], query: bytes) -> Response | None:
         begun_s = time.perf_counter()
         try:
-            content = look(query)
+            content = await self._content(query)
+        except TunerError as error:
+            answer = error_answer(problem_of(error))
+        else:
             if content is None:
                 return None
             answer = Response(content, media_type=JSON_TYPE)
-        except TunerError as error:
-            answer = error_answer(problem_of(error))
         self._metrics.note_best_lookup(time.perf_counter() - begun_s)
         return answer
+
+    async def _content(self, query: bytes) -> bytes | None:
+        # To ask a thread takes longer than to look whether a kept answer is right, and to ask a
+        # server longer still: that is done for all who wait for it.
+        content = self._answers.kept_json_at_once(query)
+        if content is None and self._answers.may_be_kept(query):
+            content = self._answers.kept_json_at_once(query, await self._look())
+        return content or await run_in_threadpool(self._found, query)
 
     def _found(self, query: bytes) -> bytes | None:
         kept = self._answers.kept_json(query)
