@@ -52,7 +52,7 @@ rmsnorm_split(const Element* __restrict__ x,
 #pragma unroll 4
     for (int step = HELD; step < STEPS; ++step) {
         if (in_row(share.first + step * STRIDE)) {
-            sum += squares(load(share, step * STRIDE));
+            sum += squares(load_again(share, step * STRIDE));
         }
     }
     publish(words, part, sum_of_row(sum, of_block.partial[0]));

@@ -12,7 +12,8 @@
 //   KEPT     of a thread's vectors, so many stay in registers between the two passes
 //   SHARED   so many more stay in LDS; what is left is read again
 //   EARLY    1: load the weights of the kept vectors before the reduction
-//   STREAM   1: the caches are asked not to keep results; 2: nor the row, where it stays on chip
+//   STREAM   1: the caches are asked not to keep results; 2: nor the row, but for what is read
+//            again, the first time
 //
 // BLOCK / LANES rows go through a block at a time, and a block takes several such groups where
 // the grid is smaller than the rows. Row offsets are 64 bits wide; strides are elements from the
@@ -83,7 +84,7 @@ rmsnorm_vector(const Element* __restrict__ x,
 #pragma unroll 4
         for (int step = HELD; step < STEPS; ++step) {
             if (in_row(step, share.first)) {
-                sum += squares(load(share, step * STRIDE));
+                sum += squares(load_again(share, step * STRIDE));
             }
         }
 

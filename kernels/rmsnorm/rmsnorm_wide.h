@@ -23,26 +23,44 @@ struct alignas(VECTOR_BYTES) Vector {
     Element at[VECTOR];
 };
 
-// Accesses that ask the caches not to keep what they touch.
+// Accesses that tell the caches what is touched no more (ONCE), and what is read again (AGAIN).
 #if defined(__CUDACC__)
 #if VECTOR_BYTES == 16
 typedef uint4 Raw;
+#define LOADED "v4.b32 {%0, %1, %2, %3}, [%4]"
+#define INTO(raw) "=r"(raw.x), "=r"(raw.y), "=r"(raw.z), "=r"(raw.w)
 #elif VECTOR_BYTES == 8
 typedef uint2 Raw;
+#define LOADED "v2.b32 {%0, %1}, [%2]"
+#define INTO(raw) "=r"(raw.x), "=r"(raw.y)
 #elif VECTOR_BYTES == 4
 typedef unsigned Raw;
+#define LOADED "b32 %0, [%1]"
+#define INTO(raw) "=r"(raw)
 #else
 typedef unsigned short Raw;
+#define LOADED "b16 %0, [%1]"
+#define INTO(raw) "=h"(raw)
 #endif
-#define LOAD_ONCE(from) __ldcs(from)
+// sm_90 takes the order in which L2 gives up lines as a policy of the access (PTX ISA, "ld").
+#define LOAD_WITH(order, raw, from)                              \
+    asm("{\n.reg .b64 policy;\n"                                 \
+        "createpolicy.fractional.L2::" order ".b64 policy, 1.0;\n" \
+        "ld.global.L1::" order ".L2::cache_hint." LOADED ", policy;\n}" \
+        : INTO(raw)                                              \
+        : "l"(from))
+#define LOAD_ONCE(raw, from) LOAD_WITH("evict_first", raw, from)
+#define LOAD_AGAIN(raw, from) LOAD_WITH("evict_last", raw, from)
 #define STORE_ONCE(value, to) __stcs(to, value)
 #elif defined(__clang__)
 typedef unsigned short Raw __attribute__((ext_vector_type(VECTOR_BYTES / 2)));
-#define LOAD_ONCE(from) __builtin_nontemporal_load(from)
+#define LOAD_ONCE(raw, from) (raw = __builtin_nontemporal_load(from))
+#define LOAD_AGAIN(raw, from) (raw = *(from))
 #define STORE_ONCE(value, to) __builtin_nontemporal_store(value, to)
 #else
 typedef Vector Raw;
-#define LOAD_ONCE(from) (*(from))
+#define LOAD_ONCE(raw, from) (raw = *(from))
+#define LOAD_AGAIN(raw, from) (raw = *(from))
 #define STORE_ONCE(value, to) (*(to) = (value))
 #endif
 
@@ -103,7 +121,17 @@ __device__ inline Vector load_once(const Share& share, int distance) {
         return load(share, distance);
     }
     Bits bits;
-    bits.raw = LOAD_ONCE(reinterpret_cast<const Raw*>(share.x + distance));
+    LOAD_ONCE(bits.raw, reinterpret_cast<const Raw*>(share.x + distance));
+    return bits.vector;
+}
+
+// As `load`, of what this thread reads once more.
+__device__ inline Vector load_again(const Share& share, int distance) {
+    if (STREAM < 2 || !is_whole(share.first + distance)) {
+        return load(share, distance);
+    }
+    Bits bits;
+    LOAD_AGAIN(bits.raw, reinterpret_cast<const Raw*>(share.x + distance));
     return bits.vector;
 }
 
@@ -139,9 +167,16 @@ __device__ inline float squares(const Vector& value) {
 }
 
 __device__ inline Vector scaled(const Vector& value, float scale, const Vector& weight) {
-    Vector result;
+    float wide[VECTOR];
     for (int i = 0; i < VECTOR; ++i) {
-        result.at[i] = narrow(widen(value.at[i]) * scale * widen(weight.at[i]));
+        wide[i] = widen(value.at[i]) * scale * widen(weight.at[i]);
+    }
+    Vector result;
+    for (int i = 0; i + 1 < VECTOR; i += 2) {
+        narrow_pair(wide[i], wide[i + 1], result.at + i);
+    }
+    if (VECTOR == 1) {
+        result.at[0] = narrow(wide[0]);
     }
     return result;
 }

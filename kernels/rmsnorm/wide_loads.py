@@ -98,7 +98,7 @@ def vector_parameters(dims: Dims) -> Grid:
         "BLOCK": (64, 128, 256, 512, 1024),
         "LANES": (8, 16, 32, 64, 128, 256, 512, 1024),
         "VECTOR": vectors(dims),
-        "FLOATS": (8, 16, 32, 64),
+        "FLOATS": (0, 8, 16, 32, 64),
         "LDS": (0, 1),
         "TURNS": (1, 2, 4, 8),
         "EARLY": (0, 1),
@@ -167,6 +167,8 @@ def held_in_one_way(fewest_floats: int) -> Constraint:
             return f"FLOATS {config['FLOATS']}: a thread has {held_bytes} bytes of a row"
         if config["LDS"] and held_bytes <= room_bytes:
             return "LDS 1: registers hold the row"
+        if config.get("EARLY") and not room_bytes:
+            return "EARLY 1: registers hold nothing of the row"
         return ""
 
     return Constraint("held", check)

@@ -71,6 +71,11 @@ VECTORS = [
     ((3, 8192), {"BLOCK": 256, "LANES": 256, "VECTOR": 4, "FLOATS": 32}, (8, 0)),
     ((3, 8192), {"BLOCK": 512, "LANES": 256, "VECTOR": 2, "LDS": 1, "TURNS": 2}, (4, 12)),
     ((3, 8192), {"BLOCK": 1024, "LANES": 1024, "VECTOR": 4, "STREAM": 2}, (2, 0)),
+    # Nothing of a row in registers: all read again, or all in LDS.
+    ((5, 4096), {"LANES": 128, "VECTOR": 4, "FLOATS": 0, "STREAM": 2}, (0, 0)),
+    ((7, 1023), {"LANES": 64, "VECTOR": 2, "FLOATS": 0, "TURNS": 2}, (0, 0)),
+    ((7, 1023), {"LANES": 64, "VECTOR": 4, "FLOATS": 0, "LDS": 1}, (0, 5)),
+    ((5, 1000), {"LANES": 32, "VECTOR": 8, "FLOATS": 0, "STREAM": 2}, (0, 0), BF16),
     # Ragged rows: vectors begin before a row and end behind it.
     ((1, 1), {"LANES": 8, "VECTOR": 4}, (1, 0)),
     ((9, 13), {"LANES": 8, "VECTOR": 2, "EARLY": 1}, (1, 0)),
