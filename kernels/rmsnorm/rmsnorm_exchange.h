@@ -42,6 +42,17 @@ __device__ inline void publish(Word* words, int part, float sum) {
     }
 }
 
+// A word as the last block to write it left it, past the caches of single multiprocessors.
+__device__ inline Word look_at(Word* word) {
+#if defined(__CUDACC__)
+    Word value;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+#else
+    return atomicAdd(word, 0ull);
+#endif
+}
+
 // The sum of squares of a part, in all threads, by reading it.
 __device__ inline float sum_of_part(const Element* row, int part, float* partial) {
     const Share share = share_of(row, row, nullptr, first_of(part));
@@ -60,7 +71,7 @@ __device__ inline float total_of_row(Exchange& exchange, Word* words, const Elem
     if (thread < PARTS) {
         Word word = 0;
         for (int look = 0; look < LOOKS && word == 0; ++look) {
-            word = atomicAdd(words + thread, 0ull);
+            word = look_at(words + thread);
         }
         exchange.is_there[thread] = word != 0;
         exchange.sums[thread] = __uint_as_float(static_cast<unsigned>(word));

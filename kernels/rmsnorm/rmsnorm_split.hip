@@ -3,14 +3,14 @@
 //
 // The blocks of a row exchange their sums of squares as rmsnorm_exchange.h says.
 //
-// Compile-time constants: ELEMENT, COLS, RAGGED, BLOCK, VECTOR, KEPT, SHARED, STREAM as in
+// Compile-time constants: ELEMENT, COLS, RAGGED, BLOCK, VECTOR, KEPT, SHARED, WAVES, STREAM as in
 // rmsnorm_vector.hip; PARTS, at most 32; LOOKS.
 
 #include "rmsnorm_exchange.h"
 
 #define HELD (KEPT + SHARED)
 
-extern "C" __global__ void __launch_bounds__(BLOCK)
+extern "C" __global__ void BOUNDS
 rmsnorm_split(const Element* __restrict__ x,
               const Element* __restrict__ w,
               Element* __restrict__ y,
@@ -77,6 +77,7 @@ rmsnorm_split(const Element* __restrict__ x,
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
         if (in_row(share.first + step * STRIDE)) {
+            keep_narrow(kept[step]);
             store(share, step * STRIDE, scaled(kept[step], scale, load_weights(share, step * STRIDE)));
         }
     }

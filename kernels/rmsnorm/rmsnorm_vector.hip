@@ -12,6 +12,7 @@
 //   KEPT     of a thread's vectors, so many stay in registers between the two passes
 //   SHARED   so many more stay in LDS; what is left is read again
 //   EARLY    1: load the weights of the kept vectors before the reduction
+//   WAVES    see rmsnorm_wide.h
 //   STREAM   1: the caches are asked not to keep results; 2: nor the row, but for what is read
 //            again, the first time
 //
@@ -32,7 +33,7 @@ __device__ inline bool in_row(int step, int first) {
 }
 
 extern "C" __global__ void
-__launch_bounds__(BLOCK)
+BOUNDS
 rmsnorm_vector(const Element* __restrict__ x,
                const Element* __restrict__ w,
                Element* __restrict__ y,
@@ -111,6 +112,7 @@ rmsnorm_vector(const Element* __restrict__ x,
 #pragma unroll
         for (int step = 0; step < KEPT; ++step) {
             if (in_row(step, share.first)) {
+                keep_narrow(kept[step]);
                 const Vector factor = EARLY ? weight[step] : load_weights(share, step * STRIDE);
                 store(share, step * STRIDE, scaled(kept[step], scale, factor));
             }

@@ -1,6 +1,6 @@
 // What the kernels with wide accesses share. The including file defines BLOCK, LANES (threads that
 // sum one row, or one part of it), COLS, VECTOR (elements an access, at most 16 bytes of them),
-// STREAM and RAGGED (1: a row may begin or end where no whole vector does).
+// STREAM, WAVES and RAGGED (1: a row may begin or end where no whole vector does).
 //
 // In ragged rows a thread's vectors lie on the addresses that a wide access may have, so that the
 // first one may begin before the row and the last one may end behind it: of these two only what is
@@ -13,6 +13,16 @@
 #define SHUFFLE_XOR(value, offset) __shfl_xor_sync(0xffffffffu, value, offset)
 #else
 #define SHUFFLE_XOR(value, offset) __shfl_xor(value, offset)
+#endif
+
+// WAVES: that so many waves of an execution unit find registers, at the price of spills; 0: as the
+// compiler likes. A multiprocessor of NVIDIA's has four units, and is asked for whole blocks.
+#if WAVES > 0 && defined(__CUDACC__)
+#define BOUNDS __launch_bounds__(BLOCK, (WAVES * 4 * 32 + BLOCK - 1) / BLOCK)
+#elif WAVES > 0 && defined(__AMDGCN__)
+#define BOUNDS __launch_bounds__(BLOCK) __attribute__((amdgpu_waves_per_eu(WAVES)))
+#else
+#define BOUNDS __launch_bounds__(BLOCK)
 #endif
 
 #define MOST_WAVES (BLOCK / 32)  // of the smallest wave there is
@@ -29,18 +39,22 @@ struct alignas(VECTOR_BYTES) Vector {
 typedef uint4 Raw;
 #define LOADED "v4.b32 {%0, %1, %2, %3}, [%4]"
 #define INTO(raw) "=r"(raw.x), "=r"(raw.y), "=r"(raw.z), "=r"(raw.w)
+#define WITH(raw) "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w)
 #elif VECTOR_BYTES == 8
 typedef uint2 Raw;
 #define LOADED "v2.b32 {%0, %1}, [%2]"
 #define INTO(raw) "=r"(raw.x), "=r"(raw.y)
+#define WITH(raw) "+r"(raw.x), "+r"(raw.y)
 #elif VECTOR_BYTES == 4
 typedef unsigned Raw;
 #define LOADED "b32 %0, [%1]"
 #define INTO(raw) "=r"(raw)
+#define WITH(raw) "+r"(raw)
 #else
 typedef unsigned short Raw;
 #define LOADED "b16 %0, [%1]"
 #define INTO(raw) "=h"(raw)
+#define WITH(raw) "+h"(raw)
 #endif
 // sm_90 takes the order in which L2 gives up lines as a policy of the access (PTX ISA, "ld").
 #define LOAD_WITH(order, raw, from)                              \
@@ -155,6 +169,17 @@ __device__ inline void store(const Share& share, int distance, const Vector& val
     } else {
         *reinterpret_cast<Vector*>(to) = value;
     }
+}
+
+// Keeps a vector of 2-byte elements as it is: a compiler that sees them widened twice keeps the
+// results of the first time, in twice as many registers.
+__device__ inline void keep_narrow(Vector& value) {
+#if ELEMENT > 0 && defined(__CUDACC__)
+    Bits bits;
+    bits.vector = value;
+    asm volatile("" : WITH(bits.raw));
+    value = bits.vector;
+#endif
 }
 
 __device__ inline float squares(const Vector& value) {

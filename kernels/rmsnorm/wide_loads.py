@@ -18,6 +18,7 @@ from .costs import wide_load_cost
 
 FLOAT_BYTES = 4
 ACCESS_BYTES = 16  # the widest access of a thread on every device here
+UNITS = 4  # execution units that share a block's threads
 OWN_LDS_BYTES = 512  # 2 * 32 floats for the sums of waves, 2 * 32 words for those of parts
 SPLIT_FROM_COLS = 16_384
 MOST_COLS = 2**30  # columns are counted in 32 bits, with a block's to spare
@@ -103,6 +104,7 @@ def vector_parameters(dims: Dims) -> Grid:
         "TURNS": (1, 2, 4, 8),
         "EARLY": (0, 1),
         "STREAM": (0, 1, 2),
+        "WAVES": (0, 8, 12, 16),
     }
 
 
@@ -123,6 +125,7 @@ def vector_default(dims: Dims, _facts: DeviceFacts) -> Config:
         "TURNS": 1,
         "EARLY": 0,
         "STREAM": 0,
+        "WAVES": 0,
     }
 
 
@@ -160,7 +163,7 @@ def check_columns(_config: Config, dims: Dims, _facts: DeviceFacts) -> str:
 def held_in_one_way(fewest_floats: int) -> Constraint:
     """Refuse a config that is another one under a second name."""
 
-    def check(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
+    def check(config: Config, dims: Dims, facts: DeviceFacts) -> str:
         held_bytes = steps(config, dims) * vector_bytes(config, dims)
         room_bytes = int(config["FLOATS"]) * FLOAT_BYTES
         if int(config["FLOATS"]) > fewest_floats and 2 * held_bytes <= room_bytes:
@@ -169,6 +172,8 @@ def held_in_one_way(fewest_floats: int) -> Constraint:
             return "LDS 1: registers hold the row"
         if config.get("EARLY") and not room_bytes:
             return "EARLY 1: registers hold nothing of the row"
+        if 0 < int(config["WAVES"]) * UNITS * facts.wave_size <= int(config["BLOCK"]):
+            return f"WAVES {config['WAVES']}: a block has more"
         return ""
 
     return Constraint("held", check)
@@ -188,6 +193,7 @@ def split_parameters(dims: Dims) -> Grid:
         "FLOATS": (16, 32, 64),
         "LDS": (0, 1),
         "STREAM": (0, 1, 2),
+        "WAVES": (0, 8, 12, 16),
     }
 
 
@@ -208,6 +214,7 @@ def split_default(dims: Dims, _facts: DeviceFacts | None = None) -> Config:
         "FLOATS": 16 if fits else 32,
         "LDS": int(fits and row_floats > parts * 256 * 16),
         "STREAM": 0,
+        "WAVES": 0,
     }
 
 
@@ -278,7 +285,7 @@ HIP_VECTOR = Implementation(
     parameters=vector_parameters,
     default=vector_default,
     geometry=vector_geometry,
-    constants=constants_of("BLOCK", "LANES", "VECTOR", "EARLY", "STREAM"),
+    constants=constants_of("BLOCK", "LANES", "VECTOR", "EARLY", "STREAM", "WAVES"),
     rules=VECTOR_RULES,
     prior=prior,
     description="HIP C++, wide loads, rows held in registers and LDS, wave shuffles",
@@ -293,7 +300,7 @@ HIP_SPLIT = Implementation(
     parameters=split_parameters,
     default=split_default,
     geometry=split_geometry,
-    constants=constants_of("PARTS", "BLOCK", "VECTOR", "STREAM", LOOKS=MOST_LOOKS),
+    constants=constants_of("PARTS", "BLOCK", "VECTOR", "STREAM", "WAVES", LOOKS=MOST_LOOKS),
     rules=SPLIT_RULES,
     prior=prior,
     description="HIP C++, several blocks a row that exchange their sums, for long rows",
