@@ -361,6 +361,7 @@ def main() -> None:
             rows.append(row)
             page.write(options.output, rows, _facts(ours))
     pool.shutdown(wait=False, cancel_futures=True)
+    print(f"configs left out: {dict(ours.search.left_out)}")
     print(f"wrote {options.output}.csv and .md in {time.perf_counter() - begun:.0f} s")
     sys.exit(1 if ours.faults else 0)
 

@@ -1,15 +1,18 @@
 """Finds a good config of each implementation for one cell of benchmarks/kernels.py.
 
 Processes of their own compile ahead, so that the GPU does not wait: the first configs of a cell
-(the default, with the best for the dtype before, or else its neighbours and the likeliest of some
-hundred at random by the implementation's cost model) while the cells before it are measured; the
-neighbours of the best while the peers are prepared.
+(the default, what was best in the cells before, and for HIP, or where this shape is new, neighbours
+of the default and the likeliest of some hundred at random by the implementation's cost model) while
+the cells before it are measured; the neighbours of the best while the peers are prepared. A build
+that is not there in time is left out and counted, as is one that fails.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import time
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -60,7 +63,8 @@ class Effort(NamedTuple):
 # A build of Triton's takes ten times as long, and its spaces are smaller.
 EFFORT = {"hip": Effort(8, 48, 24), "triton": Effort(8, 8, 12)}
 CLIMBERS = 4  # implementations whose best config's neighbours are tried too
-KEPT = 4  # best configs that the next dtype at the same shape begins with
+KEPT = 4  # best configs of a cell that later ones begin with
+PATIENCE_S = 4.0  # for all of a cell's builds, twice: some of Triton's take minutes
 
 TimeUs = Callable[[Executable], float]
 
@@ -165,7 +169,8 @@ class Search:
         self._pool = pool
         self._languages: dict[str, Language] = {"hip": HipLanguage(), "triton": TritonLanguage()}
         self._found: dict[str, dict[str, Found]] = {}
-        self._seeds: dict[tuple[str, tuple[int, ...]], list[Config]] = {}
+        self._seeds: dict[str, dict[tuple[int, ...], list[Config]]] = {}
+        self.left_out: Counter[str] = Counter()
 
     def begin(self, workload: Workload) -> None:
         """Let the first configs of a workload be compiled."""
@@ -174,28 +179,39 @@ class Search:
             space = self._space(workload, name)
             default = dict(space.implementation.default(space.dims, self._device.facts))
             chance = random.Random(workload.key)
-            known = [default, *self._seeds.get((name, workload.shape), [])]
+            seeds = self._seeds.get(name, {})
+            last = list(seeds)[-2:]  # of the shapes before
+            shapes = dict.fromkeys((workload.shape, *last))
+            known = [default, *(each for shape in shapes for each in seeds.get(shape, []))]
             first = [each for each in known if space.is_legal(each)]
-            if len(known) == 1:
+            language = space.implementation.language
+            if language == "hip" or workload.shape not in seeds:
                 near = space.near(default)
                 chance.shuffle(near)
-                effort = EFFORT[space.implementation.language]
+                effort = EFFORT[language]
                 first += near[: effort.near_default] + space.likely(chance, effort.at_random)
             if first:
                 self._found[workload.key][name] = Found()
                 self._submit(workload, name, first)
 
     def time(self, workload: Workload, time_us: TimeUs) -> None:
-        """Time what is compiled or being compiled."""
+        """Time what is compiled, or is within PATIENCE_S."""
+        until = time.monotonic() + PATIENCE_S
         for name, found in self._found[workload.key].items():
             waiting, found.waiting = found.waiting, []
             for config, build in waiting:
-                build.result()
+                try:
+                    build.result(max(0.0, until - time.monotonic()))
+                except TimeoutError:
+                    build.cancel()
+                    self.left_out["not compiled in time"] += 1
+                    continue
                 try:
                     kernel = self._kernel(workload, name, config)
                     executable = self._languages[kernel.language].build(kernel, self._device)
                     entry = (time_us(executable), config, executable)
-                except TrialError:
+                except TrialError as error:
+                    self.left_out[type(error).__name__] += 1
                     continue
                 found.timed[config_text(config)] = entry
 
@@ -214,7 +230,8 @@ class Search:
         for name, found in self._found.pop(workload.key).items():
             if found.timed:
                 ranked = sorted(found.timed.values(), key=lambda each: each[0])
-                self._seeds[name, workload.shape] = [config for _, config, _ in ranked[:KEPT]]
+                seeds = self._seeds.setdefault(name, {})
+                seeds[workload.shape] = [config for _, config, _ in ranked[:KEPT]]
                 _, config, executable = ranked[0]
                 yield name, config, executable
 

@@ -82,7 +82,8 @@ class Contest:
 
 CONTESTS = {
     "kernel-tuner": Contest(
-        "kernel-tuner", "hip-vector", "1024x4096", "hot", "TURNS = [1]\nLDS = [0]\nSTREAM = [0]\nWAVES = [0]\nFLOATS = [8, 16, 32, 64]"
+        "kernel-tuner", "hip-vector", "1024x4096", "hot",
+        "TURNS = [1]\nLDS = [0]\nSTREAM = [0]\nFLOATS = [8, 16, 32, 64]",
     ),
     "triton-autotune": Contest(
         "triton-autotune", "triton-rows", "8192x256", "cold",

@@ -36,9 +36,15 @@ __device__ inline int first_of(int part) {
     return (part * STEPS * BLOCK + static_cast<int>(threadIdx.x)) * VECTOR;
 }
 
+// Writes and counts for the block: not of the wave that waits for the others' sums.
+__device__ inline bool is_clerk() {
+    return threadIdx.x == BLOCK - 1;
+}
+
 __device__ inline void publish(Word* words, int part, float sum) {
-    if (threadIdx.x == 0) {
+    if (is_clerk()) {
         atomicExch(words + part, THERE | __float_as_uint(sum));
+        __threadfence();  // the sum is there before the block is counted, and taken back after it
     }
 }
 
@@ -98,10 +104,10 @@ __device__ inline float total_of_row(Exchange& exchange, Word* words, const Elem
     return total;
 }
 
-// Counts this block among those that have seen all sums of a row: whether it is the last of them.
-// Thread 0 only.
+// Counts this block among those that need a row's sums no more: whether it is the last of them. The
+// clerk only. What the block has read came before the barrier in total_of_row; a fence here, where
+// all are about to write their results, would hold up its wave.
 __device__ inline bool is_last(Word* words) {
-    __threadfence();
     return atomicAdd(words + PARTS, 1ull) == PARTS - 1;
 }
 

@@ -3,14 +3,14 @@
 //
 // The blocks of a row exchange their sums of squares as rmsnorm_exchange.h says.
 //
-// Compile-time constants: ELEMENT, COLS, RAGGED, BLOCK, VECTOR, KEPT, SHARED, WAVES, STREAM as in
+// Compile-time constants: ELEMENT, COLS, RAGGED, BLOCK, VECTOR, KEPT, SHARED, STREAM as in
 // rmsnorm_vector.hip; PARTS, at most 32; LOOKS.
 
 #include "rmsnorm_exchange.h"
 
 #define HELD (KEPT + SHARED)
 
-extern "C" __global__ void BOUNDS
+extern "C" __global__ void __launch_bounds__(BLOCK)
 rmsnorm_split(const Element* __restrict__ x,
               const Element* __restrict__ w,
               Element* __restrict__ y,
@@ -58,7 +58,7 @@ rmsnorm_split(const Element* __restrict__ x,
     publish(words, part, sum_of_row(sum, of_block.partial[0]));
 
     const float total = total_of_row(of_block, words, row_in);
-    const bool is_last_here = thread == 0 && is_last(words);
+    const bool is_last_here = is_clerk() && is_last(words);
     const float scale = rsqrtf(total / static_cast<float>(COLS) + epsilon);
 #pragma unroll 4
     for (int step = STEPS - 1; step >= HELD; --step) {

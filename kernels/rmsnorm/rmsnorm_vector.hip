@@ -12,7 +12,6 @@
 //   KEPT     of a thread's vectors, so many stay in registers between the two passes
 //   SHARED   so many more stay in LDS; what is left is read again
 //   EARLY    1: load the weights of the kept vectors before the reduction
-//   WAVES    see rmsnorm_wide.h
 //   STREAM   1: the caches are asked not to keep results; 2: nor the row, but for what is read
 //            again, the first time
 //
@@ -27,13 +26,15 @@
 #define ROWS (BLOCK / LANES)     // rows in a block at a time
 #define HELD (KEPT + SHARED)
 
+#define WHOLE (!RAGGED && COLS % STRIDE == 0)  // no thread has less of a row
+
 // Whether step `step` of this thread lies in the row; known at compile time but for the last one.
 __device__ inline bool in_row(int step, int first) {
-    return (step + 1) * STRIDE <= COLS || step * STRIDE + first < COLS;
+    return WHOLE || (step + 1) * STRIDE <= COLS || step * STRIDE + first < COLS;
 }
 
 extern "C" __global__ void
-BOUNDS
+__launch_bounds__(BLOCK)
 rmsnorm_vector(const Element* __restrict__ x,
                const Element* __restrict__ w,
                Element* __restrict__ y,

@@ -1,6 +1,6 @@
 // What the kernels with wide accesses share. The including file defines BLOCK, LANES (threads that
 // sum one row, or one part of it), COLS, VECTOR (elements an access, at most 16 bytes of them),
-// STREAM, WAVES and RAGGED (1: a row may begin or end where no whole vector does).
+// STREAM and RAGGED (1: a row may begin or end where no whole vector does).
 //
 // In ragged rows a thread's vectors lie on the addresses that a wide access may have, so that the
 // first one may begin before the row and the last one may end behind it: of these two only what is
@@ -13,16 +13,6 @@
 #define SHUFFLE_XOR(value, offset) __shfl_xor_sync(0xffffffffu, value, offset)
 #else
 #define SHUFFLE_XOR(value, offset) __shfl_xor(value, offset)
-#endif
-
-// WAVES: that so many waves of an execution unit find registers, at the price of spills; 0: as the
-// compiler likes. A multiprocessor of NVIDIA's has four units, and is asked for whole blocks.
-#if WAVES > 0 && defined(__CUDACC__)
-#define BOUNDS __launch_bounds__(BLOCK, (WAVES * 4 * 32 + BLOCK - 1) / BLOCK)
-#elif WAVES > 0 && defined(__AMDGCN__)
-#define BOUNDS __launch_bounds__(BLOCK) __attribute__((amdgpu_waves_per_eu(WAVES)))
-#else
-#define BOUNDS __launch_bounds__(BLOCK)
 #endif
 
 #define MOST_WAVES (BLOCK / 32)  // of the smallest wave there is
@@ -149,7 +139,13 @@ __device__ inline Vector load_again(const Share& share, int distance) {
     return bits.vector;
 }
 
+// All rows read the weights.
 __device__ inline Vector load_weights(const Share& share, int distance) {
+    if (STREAM == 2 && share.w_aligned && is_whole(share.first + distance)) {
+        Bits bits;
+        LOAD_AGAIN(bits.raw, reinterpret_cast<const Raw*>(share.w + distance));
+        return bits.vector;
+    }
     return load_vector(share.w + distance, share.first + distance, share.w_aligned);
 }
 

@@ -32,9 +32,9 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler
 
 VECTOR = {
     "BLOCK": 128, "LANES": 32, "VECTOR": 1, "FLOATS": 8,
-    "LDS": 0, "TURNS": 1, "EARLY": 0, "STREAM": 0, "WAVES": 0,
+    "LDS": 0, "TURNS": 1, "EARLY": 0, "STREAM": 0,
 }  # fmt: skip
-SPLIT = {"PARTS": 2, "BLOCK": 128, "VECTOR": 1, "FLOATS": 16, "LDS": 0, "STREAM": 0, "WAVES": 0}
+SPLIT = {"PARTS": 2, "BLOCK": 128, "VECTOR": 1, "FLOATS": 16, "LDS": 0, "STREAM": 0}
 F32, F16, BF16 = "float32", "float16", "bfloat16"
 
 
