@@ -1,0 +1,226 @@
+"""Controls: what is measured in every run beside the trials, so that the run can be judged.
+
+A *run* is one process that drives a study; a study that is gone on with has several. In each one
+the same three kernels are measured again and again for each workload, since figures are only
+compared within a workload:
+
+- the *null kernel* does nothing: what it takes is the floor under every time of the protocol;
+- the *copy* moves as many bytes as the workload must: what the device's memory gives;
+- the *sentinel* is one config of the study: it takes as long at the end as at the start, unless
+  clocks, temperature or other work on the device have changed, and with them every trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import groupby
+
+from tuner.domain.records import TrialReport
+from tuner.domain.stats import median
+from tuner.domain.workload import Workload
+
+# A sentinel whose medians lie further apart than this, as a fraction, marks its run: what moves
+# a winner among kernels that differ by a few percent. The one place where it is said.
+MAX_SENTINEL_DRIFT = 0.02
+# A null kernel that takes a larger part than this of a trial's time leaves the kernel itself the
+# smaller one: configs then differ less than what they do.
+LARGE_FLOOR = 0.5
+# The copy moves whole words of 16 bytes, each read and written.
+_COPY_STEP_BYTES = 32
+
+
+class ControlKind(StrEnum):
+    """Which of the three, in the order in which a worker measures them."""
+
+    NULL = "null"
+    COPY = "copy"
+    SENTINEL = "sentinel"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPoint:
+    """What a run measures controls of.
+
+    Attributes:
+        workload: Whose trials they stand beside.
+        sentinel_id: Trial of the study whose config is the sentinel.
+        copy_bytes: Bytes that the copy reads and writes, together.
+    """
+
+    workload: Workload
+    sentinel_id: int
+    copy_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRound:
+    """One measurement of all controls.
+
+    Attributes:
+        run_started_at: When the run began, UTC: which run of the study it is.
+        position: 0 for the workload's first round of the run.
+        point: What was measured.
+        reports: One for each ``ControlKind``, in order.
+    """
+
+    run_started_at: datetime
+    position: int
+    point: ControlPoint
+    reports: tuple[TrialReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredControl:
+    """One control of one round, as a database holds it.
+
+    Attributes:
+        study_id: Row of the study.
+        workload: Whose trials it stands beside.
+        run_started_at: Which run, UTC.
+        kind: Which of the three.
+        position: Round of the run.
+        trial_id: The sentinel's trial; None for the others.
+        bytes_moved: Bytes the copy read and wrote; None for the others.
+        outcome: How it ended.
+        message: Why it failed, or "".
+        median_us: Microseconds a launch; None where it failed.
+    """
+
+    study_id: int
+    workload: Workload
+    run_started_at: datetime
+    kind: ControlKind
+    position: int
+    trial_id: int | None
+    bytes_moved: int | None
+    outcome: str
+    message: str
+    median_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunControls:
+    """What the controls of one run say of one workload.
+
+    Attributes:
+        study_id: Row of the study.
+        workload: The workload.
+        run_started_at: When the run began, UTC.
+        next_run_at: When the next run of the study on this workload began; None for the last.
+        null_us: Median of the null kernel's medians; None where none is valid.
+        copy_us: Likewise of the copy.
+        copy_bytes: Bytes it reads and writes.
+        sentinel_id: Trial whose config is the sentinel.
+        sentinel_us: Valid medians of the sentinel, in the order taken.
+        failures: Why controls failed, one line each, without repetition.
+    """
+
+    study_id: int
+    workload: Workload
+    run_started_at: datetime
+    next_run_at: datetime | None
+    null_us: float | None
+    copy_us: float | None
+    copy_bytes: int | None
+    sentinel_id: int
+    sentinel_us: tuple[float, ...]
+    failures: tuple[str, ...] = ()
+
+    @property
+    def drift(self) -> float | None:
+        """How far the sentinel's medians lie apart, as a fraction of the smallest.
+
+        Between any two of them, not from first to last alone: a device that was slow for a
+        while has been slow for some trials. None where there are not two.
+        """
+        if len(self.sentinel_us) < 2:
+            return None
+        return max(self.sentinel_us) / min(self.sentinel_us) - 1.0
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the sentinel drifted by more than ``MAX_SENTINEL_DRIFT``."""
+        return self.drift is not None and self.drift > MAX_SENTINEL_DRIFT
+
+    @property
+    def copy_gb_s(self) -> float | None:
+        """What the copy reached, in 10^9 bytes a second."""
+        if self.copy_us is None or self.copy_bytes is None:
+            return None
+        return self.copy_bytes / self.copy_us / 1e3
+
+    def covers(self, moments: Sequence[datetime]) -> bool:
+        """Tell whether something was measured in this run at one of these times."""
+        return any(
+            self.run_started_at <= each and (self.next_run_at is None or each < self.next_run_at)
+            for each in moments
+        )
+
+    def drift_text(self) -> str:
+        """Say how the sentinel drifted; "" where there are no two measurements of it."""
+        if self.drift is None:
+            return ""
+        return (
+            f"the sentinel of {self.workload.shape_text} (trial {self.sentinel_id}) took "
+            f"{min(self.sentinel_us):.4g} to {max(self.sentinel_us):.4g} us, "
+            f"{self.drift:.1%} apart in {len(self.sentinel_us)} measurements of the run of "
+            f"{self.run_started_at:%Y-%m-%d %H:%M:%S} UTC"
+        )
+
+    def floor_text(self, median_us: float) -> str:
+        """Say that the null kernel is a large part of a time; "" where it is not."""
+        if self.null_us is None or self.null_us <= LARGE_FLOOR * median_us:
+            return ""
+        return (
+            f"a kernel that does nothing takes {self.null_us:.4g} us, "
+            f"{self.null_us / median_us:.0%} of this time: configs differ by the rest alone"
+        )
+
+
+def copy_bytes_for(workload_bytes: int) -> int:
+    """Return how many bytes the copy beside a workload moves: as many, but whole words."""
+    return max(1, -(-workload_bytes // _COPY_STEP_BYTES)) * _COPY_STEP_BYTES
+
+
+def run_controls(stored: Iterable[StoredControl]) -> list[RunControls]:
+    """Put the controls of each run and workload of one study together.
+
+    Args:
+        stored: Those of a workload one after the other, its runs in the order in which they
+            began, each one's rounds in order.
+    """
+    found: list[RunControls] = []
+    for workload, of_workload in groupby(stored, key=lambda each: each.workload):
+        runs = [
+            list(each) for _, each in groupby(of_workload, key=lambda each: each.run_started_at)
+        ]
+        ends = [*(run[0].run_started_at for run in runs[1:]), None]
+        found += [_of_run(workload, run, end) for run, end in zip(runs, ends, strict=True)]
+    return found
+
+
+def _of_run(
+    workload: Workload, controls: Sequence[StoredControl], next_run_at: datetime | None
+) -> RunControls:
+    medians: dict[ControlKind, list[float]] = {kind: [] for kind in ControlKind}
+    for each in controls:
+        if each.median_us is not None:
+            medians[each.kind].append(each.median_us)
+    failures = [f"{each.kind}: {each.message}" for each in controls if each.outcome != "ok"]
+    null_us, copy_us = medians[ControlKind.NULL], medians[ControlKind.COPY]
+    return RunControls(
+        study_id=controls[0].study_id,
+        workload=workload,
+        run_started_at=controls[0].run_started_at,
+        next_run_at=next_run_at,
+        null_us=median(null_us) if null_us else None,
+        copy_us=median(copy_us) if copy_us else None,
+        copy_bytes=next((each.bytes_moved for each in controls if each.bytes_moved), None),
+        sentinel_id=next(each.trial_id for each in controls if each.trial_id is not None),
+        sentinel_us=tuple(medians[ControlKind.SENTINEL]),
+        failures=tuple(dict.fromkeys(failures)),
+    )

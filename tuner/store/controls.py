@@ -1,0 +1,156 @@
+"""Stores the controls of runs, and reads what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from datetime import UTC
+from functools import cache
+from typing import Any
+
+from sqlalchemy import bindparam
+from sqlalchemy import Connection
+from sqlalchemy import func
+from sqlalchemy import RowMapping
+from sqlalchemy import ScalarSelect
+from sqlalchemy import Select
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tuner.domain.controls import ControlKind
+from tuner.domain.controls import ControlRound
+from tuner.domain.controls import run_controls
+from tuner.domain.controls import RunControls
+from tuner.domain.controls import StoredControl
+from tuner.domain.identity import canonical_json
+from tuner.domain.records import TrialReport
+from tuner.domain.stats import median
+from tuner.store import rows
+from tuner.store.control_models import ControlRow
+from tuner.store.models import ProcessRow
+from tuner.store.models import TrialRow
+from tuner.store.models import WorkloadRow
+from tuner.store.problems import checked_integer
+from tuner.store.reports import sound_report
+from tuner.store.rows import Values
+from tuner.store.table import find_or_insert
+from tuner.store.table import insert_rows
+from tuner.store.table import table_of
+
+_CONTROL = table_of(ControlRow)
+_WORKLOAD = table_of(WorkloadRow)
+_READ = (
+    *("study_id", "run_started_at", "kind", "position", "trial_id", "bytes_moved"),
+    *("outcome", "message", "median_us"),
+)
+
+
+def add_controls(connection: Connection, study_id: int, measured: ControlRound) -> None:
+    """Store all controls of a round."""
+    workload = rows.workload_values(measured.point.workload)
+    shared: Values = {
+        "study_id": study_id,
+        "workload_id": find_or_insert(connection, WorkloadRow, ["key"], workload),
+        "run_started_at": measured.run_started_at,
+        "position": measured.position,
+        "recorded_at": datetime.now(UTC),
+    }
+    own: dict[ControlKind, Values] = {
+        ControlKind.COPY: {
+            "bytes_moved": checked_integer("bytes moved", measured.point.copy_bytes)
+        },
+        ControlKind.SENTINEL: {"trial_id": measured.point.sentinel_id},
+    }
+    insert_rows(
+        connection,
+        ControlRow,
+        [
+            shared | {"kind": kind.value} | own.get(kind, {}) | _report_values(report)
+            for kind, report in zip(ControlKind, measured.reports, strict=True)
+        ],
+    )
+
+
+def study_controls(session: Session, study_id: int) -> list[RunControls]:
+    """Return what the controls of a study say, by workload and run, in the order measured."""
+    query = _query().where(_CONTROL.c.study_id == study_id)
+    return _read(session, query, {})
+
+
+def trial_controls(session: Session, trial_id: int) -> list[RunControls]:
+    """Return the controls of the runs in which a trial was measured, oldest first.
+
+    Those of its workload alone. A trial that is gone on with after a stop was measured in two
+    runs; one that took over another's verdict was measured in that one's.
+    """
+    found = _read(session, _trial_query(), {"trial_id": trial_id})
+    if not found:
+        return []
+    trial, process = table_of(TrialRow).c, table_of(ProcessRow).c
+    begun = select(trial.started_at).where(trial.id == _origin())
+    timed = select(process.recorded_at).where(process.trial_id == _origin())
+    values = {"trial_id": trial_id}
+    connection = session.connection()
+    moments = [*connection.scalars(begun, values), *connection.scalars(timed, values)]
+    return [each for each in found if each.covers(moments)]
+
+
+def median_of_samples(row: RowMapping) -> float | None:
+    """Return what the median of a row must be."""
+    samples = json.loads(row["samples_us"] or "[]")
+    return median(samples) if samples else None
+
+
+def _report_values(report: TrialReport) -> Values:
+    sound = sound_report(report)
+    values = rows.failure_values(sound.failure)
+    if sound.failure is None and sound.process is not None:
+        values |= rows.process_values(sound.process)
+        values["samples_us"] = canonical_json(list(sound.process.samples_us))
+    return values
+
+
+# Asked with each answer to `best`: built once, as to build a statement takes longer than to run it.
+@cache
+def _trial_query() -> Select[Any]:
+    trial = table_of(TrialRow)
+    same = (trial.c.study_id == _CONTROL.c.study_id, trial.c.workload_id == _CONTROL.c.workload_id)
+    return _query().join(trial, same[0] & same[1]).where(trial.c.id == _origin())
+
+
+@cache
+def _origin() -> ScalarSelect[Any]:
+    """Return the id of the trial that was measured: the origin of a verdict that was taken over."""
+    asked = table_of(TrialRow).alias()
+    measured = func.coalesce(asked.c.reused_from_id, asked.c.id)
+    return select(measured).where(asked.c.id == bindparam("trial_id")).scalar_subquery()
+
+
+def _query() -> Select[Any]:
+    columns = [_CONTROL.c[name] for name in _READ]
+    problem = [_WORKLOAD.c[name] for name in ("operator", "shape", "strides", "dtype", "scalars")]
+    order = [_CONTROL.c[name] for name in ("workload_id", "run_started_at", "position", "id")]
+    joined = select(*columns, *problem).join(_WORKLOAD, _WORKLOAD.c.id == _CONTROL.c.workload_id)
+    return joined.order_by(*order)
+
+
+def _read(session: Session, query: Select[Any], values: dict[str, Any]) -> list[RunControls]:
+    found: Sequence[RowMapping] = session.connection().execute(query, values).mappings().all()
+    return run_controls(
+        StoredControl(
+            study_id=row["study_id"],
+            workload=rows.read_workload(
+                *(row[name] for name in ("operator", "shape", "strides", "dtype", "scalars"))
+            ),
+            run_started_at=row["run_started_at"],
+            kind=ControlKind(row["kind"]),
+            position=row["position"],
+            trial_id=row["trial_id"],
+            bytes_moved=row["bytes_moved"],
+            outcome=row["outcome"],
+            message=row["message"],
+            median_us=row["median_us"],
+        )
+        for row in found
+    )
