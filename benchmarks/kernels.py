@@ -18,6 +18,7 @@ dependency of ``tuner``.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
 import itertools
 import shlex
@@ -58,6 +59,7 @@ OURS = (
     *("triton-split", "triton-unfused"),
 )
 DTYPES = ("float32", "bfloat16", "float16")
+COMPILED = {"torch.compile": None, "torch.compile-max": "max-autotune-no-cudagraphs"}
 ROUNDS = 15
 GRAPH_US = 1000.0  # device time of one replay: long against the event's resolution
 AHEAD = 3  # cells whose first configs are compiled before their turn
@@ -220,23 +222,34 @@ def peers(cell: Cell, launches: int) -> Iterator[Contender]:
         return y.view(-1)[:count].copy_(x.view(-1)[:count])
 
     yield torch_contender("copy", cell, launches, copy)
-    yield torch_contender("torch", cell, launches, eager)
-    modes = {"torch.compile": None, "torch.compile-max": "max-autotune-no-cudagraphs"}
-    for name, mode in modes.items():
+    yield from unless_it_fails(
+        cell, "torch", lambda: torch_contender("torch", cell, launches, eager)
+    )
+    for name, mode in COMPILED.items():
         torch._dynamo.reset()
         compiled = torch.compile(eager, dynamic=False, mode=mode)
-        yield torch_contender(name, cell, launches, compiled)
+        prepare = functools.partial(torch_contender, name, cell, launches, compiled)
+        yield from unless_it_fails(cell, name, prepare)
     try:
         from liger_kernel.ops.rms_norm import rms_norm_forward
     except ImportError:
         return
+
+    def liger(x: torch.Tensor, _y: torch.Tensor) -> Any:
+        return rms_norm_forward(x, weight, EPSILON, 0.0, "llama", None)
+
+    prepare = functools.partial(torch_contender, "liger", cell, launches, liger)
+    yield from unless_it_fails(cell, "liger", prepare)
+
+
+def unless_it_fails(cell: Cell, name: str, prepare: Callable[[], Contender]) -> Iterator[Contender]:
+    """Yield a peer; say why where it can't run this cell."""
     try:
-        yield torch_contender(
-            "liger", cell, launches,
-            lambda x, _y: rms_norm_forward(x, weight, EPSILON, 0.0, "llama", None),
-        )  # fmt: skip
-    except RuntimeError as error:
-        print(f"liger: {cell.rows}x{cell.cols}: {error}".splitlines()[0], file=sys.stderr)
+        contender = prepare()
+    except RuntimeError as error:  # also what torch.compile raises
+        print(f"{name}: {cell.rows}x{cell.cols}: {error}".splitlines()[0], file=sys.stderr)
+    else:
+        yield contender
 
 
 def fault(cell: Cell, contender: Contender) -> tuple[float, str]:
@@ -269,8 +282,8 @@ def measure(contenders: list[Contender]) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in samples.items()}
 
 
-def run_cell(ours: Ours, cell: Cell) -> page.Row:
-    """Search, check and time one cell."""
+def run_cell(ours: Ours, cell: Cell) -> page.Row | None:
+    """Search, check and time one cell; None where none of ours is right, or no peer runs."""
     item_bytes = cell.weight.element_size()
     estimate_us = 2 * cell.rows * cell.cols * item_bytes / 4.0e6 + 1.0
     sets = len(cell.inputs)
@@ -283,7 +296,7 @@ def run_cell(ours: Ours, cell: Cell) -> page.Row:
     begun.append(time.perf_counter())
     ours.try_all(cell)
     begun.append(time.perf_counter())
-    contenders, worst = others, 0.0
+    contenders, worst = list(others), 0.0
     for each in ours.contenders(cell, launches):
         error, problem = fault(cell, each)
         if problem:
@@ -293,6 +306,10 @@ def run_cell(ours: Ours, cell: Cell) -> page.Row:
             continue
         worst = max(worst, error)
         contenders.append(each)
+    fused = [each for each in contenders if each.note and each.name != page.UNFUSED]
+    if not fused or len(others) < 2:
+        print(f"left out: {cell.workload.shape_text} {cell.workload.dtype}", file=sys.stderr)
+        return None
     times_us = measure(contenders)
     notes = {each.name: each.note for each in contenders if each.note}
     workload = cell.workload
@@ -338,9 +355,11 @@ def main() -> None:
         if later is not None:
             ours.search.begin(later[0])
         problem = ours.operator.problem(workload)
-        rows.append(run_cell(ours, Cell(workload, problem, cache, ours.device.facts.cache_bytes)))
+        row = run_cell(ours, Cell(workload, problem, cache, ours.device.facts.cache_bytes))
         torch.cuda.empty_cache()
-        page.write(options.output, rows, _facts(ours))
+        if row is not None:
+            rows.append(row)
+            page.write(options.output, rows, _facts(ours))
     pool.shutdown(wait=False, cancel_futures=True)
     print(f"wrote {options.output}.csv and .md in {time.perf_counter() - begun:.0f} s")
     sys.exit(1 if ours.faults else 0)
