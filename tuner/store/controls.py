@@ -10,12 +10,14 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import bindparam
+from sqlalchemy import case
 from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import RowMapping
 from sqlalchemy import ScalarSelect
 from sqlalchemy import Select
 from sqlalchemy import select
+from sqlalchemy import Subquery
 from sqlalchemy.orm import Session
 
 from tuner.domain.controls import ControlKind
@@ -94,6 +96,30 @@ def trial_controls(session: Session, trial_id: int) -> list[RunControls]:
     connection = session.connection()
     moments = [*connection.scalars(begun, values), *connection.scalars(timed, values)]
     return [each for each in found if each.covers(moments)]
+
+
+def run_drifts() -> Subquery:
+    """Return how the sentinel drifted in each run: one row a study, workload and run.
+
+    ``ends_at`` is when the study's next run on the workload began, NULL for the last one;
+    ``drift`` is ``RunControls.drift``.
+    """
+    table = _CONTROL.c
+    of_workload = (table.study_id, table.workload_id)
+    spread = func.max(table.median_us) / func.min(table.median_us) - 1.0
+    return (
+        select(
+            *of_workload,
+            table.run_started_at.label("begins_at"),
+            func.lead(table.run_started_at)
+            .over(partition_by=of_workload, order_by=table.run_started_at)
+            .label("ends_at"),
+            case((func.count(table.median_us) > 1, spread)).label("drift"),
+        )
+        .where(table.kind == ControlKind.SENTINEL.value)
+        .group_by(*of_workload, table.run_started_at)
+        .subquery("run_drifts")
+    )
 
 
 def median_of_samples(row: RowMapping) -> float | None:
