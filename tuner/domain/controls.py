@@ -167,8 +167,8 @@ class RunControls:
         return (
             f"the sentinel of {self.workload.shape_text} (trial {self.sentinel_id}) took "
             f"{min(self.sentinel_us):.4g} to {max(self.sentinel_us):.4g} us, "
-            f"{self.drift:.1%} apart in {len(self.sentinel_us)} measurements of the run of "
-            f"{self.run_started_at:%Y-%m-%d %H:%M:%S} UTC"
+            f"{self.drift:.1%} apart in {len(self.sentinel_us)} measurements (run of "
+            f"{self.run_started_at:%Y-%m-%d %H:%M:%S} UTC)"
         )
 
     def floor_text(self, median_us: float) -> str:

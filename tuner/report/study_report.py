@@ -16,6 +16,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tuner.domain.controls import RunControls
 from tuner.domain.environment import Environment
 from tuner.domain.identity import Config
 from tuner.domain.identity import Plain
@@ -28,6 +29,7 @@ from tuner.errors import NotFound
 from tuner.report.best import answer_exact
 from tuner.report.best import BestAnswer
 from tuner.store import queries
+from tuner.store.controls import study_controls
 from tuner.store.views import StudySummary
 from tuner.store.views import TrialSummary
 
@@ -92,6 +94,7 @@ class StudyReport:
         workloads: In the order of the study.
         implementations: Names of all implementations, sorted.
         chosen: Trials whose samples were asked for.
+        controls: Of each run and workload.
         revision: Schema revision of the database.
         program_version: Of the program that made the report.
         created_at: When the report was made, UTC.
@@ -103,6 +106,7 @@ class StudyReport:
     workloads: tuple[WorkloadReport, ...]
     implementations: tuple[str, ...]
     chosen: tuple[SampledTrial, ...]
+    controls: tuple[RunControls, ...]
     revision: str
     program_version: str
     created_at: datetime
@@ -149,6 +153,7 @@ def read_study_report(
         workloads=_workload_reports(session, study, trials),
         implementations=tuple(sorted({trial.implementation for trial in trials})),
         chosen=tuple(_sampled(session, study, trial_id) for trial_id in dict.fromkeys(chosen)),
+        controls=tuple(study_controls(session, study.id)),
         revision=revision,
         program_version=program_version,
         created_at=created_at,

@@ -33,6 +33,7 @@ BEST_COLUMNS = (
     "samples_per_process", "tie_count", "ties", "runner_up_implementation", "runner_up_config",
     "runner_up_trial_id", "runner_up_median_us", "runner_up_ratio", "runner_up_ratio_low",
     "runner_up_ratio_high", "warnings", "source_hash", "environment_key", "protocol_key",
+    "sentinel_drift",
 )  # fmt: skip
 
 
@@ -250,7 +251,15 @@ def _best_row(
         "source_hash": best.source_hash,
         "environment_key": best.environment.key,
         "protocol_key": best.protocol.key,
+        "sentinel_drift": _drift_beside(report, workload, best.trial_id),
     }
+
+
+def _drift_beside(report: StudyReport, workload: WorkloadReport, trial_id: int) -> float | None:
+    """Return how the sentinel drifted in the run that began a trial, as exports of trials do."""
+    begun = [trial.started_at for trial in workload.trials if trial.id == trial_id]
+    own = (run for run in report.controls if run.workload == workload.workload)
+    return next((run.drift for run in own if run.covers(begun)), None)
 
 
 def _workload_cells(workload: Workload) -> Mapping[str, Plain]:

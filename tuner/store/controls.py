@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import bindparam
 from sqlalchemy import case
+from sqlalchemy import CompoundSelect
 from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import RowMapping
@@ -18,6 +19,7 @@ from sqlalchemy import ScalarSelect
 from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy import Subquery
+from sqlalchemy import union_all
 from sqlalchemy.orm import Session
 
 from tuner.domain.controls import ControlKind
@@ -89,12 +91,7 @@ def trial_controls(session: Session, trial_id: int) -> list[RunControls]:
     found = _read(session, _trial_query(), {"trial_id": trial_id})
     if not found:
         return []
-    trial, process = table_of(TrialRow).c, table_of(ProcessRow).c
-    begun = select(trial.started_at).where(trial.id == _origin())
-    timed = select(process.recorded_at).where(process.trial_id == _origin())
-    values = {"trial_id": trial_id}
-    connection = session.connection()
-    moments = [*connection.scalars(begun, values), *connection.scalars(timed, values)]
+    moments = session.connection().scalars(_moments_query(), {"trial_id": trial_id}).all()
     return [each for each in found if each.covers(moments)]
 
 
@@ -143,6 +140,15 @@ def _trial_query() -> Select[Any]:
     trial = table_of(TrialRow)
     same = (trial.c.study_id == _CONTROL.c.study_id, trial.c.workload_id == _CONTROL.c.workload_id)
     return _query().join(trial, same[0] & same[1]).where(trial.c.id == _origin())
+
+
+@cache
+def _moments_query() -> CompoundSelect[Any]:
+    """Return when a trial was begun, and when each of its processes was stored."""
+    trial, process = table_of(TrialRow).c, table_of(ProcessRow).c
+    begun = select(trial.started_at).where(trial.id == _origin())
+    timed = select(process.recorded_at).where(process.trial_id == _origin())
+    return union_all(begun, timed)
 
 
 @cache
