@@ -332,7 +332,7 @@ def test_notebooks_show_results_escaped(store: Store, read: Callable[..., StudyR
     (workload,) = read(ATTACK).workloads
     assert workload.answer is not None
     result = api.StudyResult(
-        1, ATTACK, True, {"ok": 2}, (workload.answer,), (workload.workload,), (), "db", 1.0
+        1, ATTACK, True, {"ok": 2}, (workload.answer,), (workload.workload,), (), (), "db", 1.0
     )
 
     for shown in (workload.answer._repr_html_(), result._repr_html_()):

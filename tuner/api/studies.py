@@ -107,8 +107,7 @@ def run_study(
     """
     from tuner.study.runner import StudyRunner
 
-    settings = settings or load_settings()
-    begun = time.monotonic()
+    settings, begun = settings or load_settings(), time.monotonic()
     spec, operator = _load(study, shapes, settings)
     with open_worker(device_for(device, spec.device, settings), settings) as worker:
         plan, definition, sources = define_study(spec, operator, worker)
@@ -136,8 +135,8 @@ def run_study(
             counts = _counts(store, study_id)
             controls = _controls(store, study_id, runner.controls.started_at)
     return StudyResult(
-        study_id, spec.name, finished, counts, answers, unanswered, runner.uncovered(),
-        controls, str(store.location), time.monotonic() - begun,
+        study_id, spec.name, finished, counts, answers, unanswered, runner.uncovered(), controls,
+        str(store.location), time.monotonic() - begun,
     )  # fmt: skip
 
 
