@@ -305,7 +305,7 @@ def test_controls_of_runs_here_and_there_stand_side_by_side(folder: Path) -> Non
         assert study_controls(session, 1) == []
         runs = study_controls(session, 2)
         sentinels = [queries.trial_detail(session, each.sentinel_id).summary for each in runs]
-    assert [each.sentinel_us for each in runs] == [(10.0, 10.5), (10.0,)]
+    assert [(each.sentinel_high_us, each.sentinel_count) for each in runs] == [(10.5, 2), (10.0, 1)]
     assert {each.config["BLOCK"] for each in sentinels} == {64}
     assert migrate.check(str(b)) == []
     before = dump(b)

@@ -13,6 +13,7 @@ compared within a workload:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +21,6 @@ from enum import StrEnum
 from itertools import groupby
 
 from tuner.domain.records import TrialReport
-from tuner.domain.stats import median
 from tuner.domain.workload import Workload
 
 # A sentinel whose medians lie further apart than this, as a fraction, marks its run: what moves
@@ -74,32 +74,34 @@ class ControlRound:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredControl:
-    """One control of one round, as a database holds it.
+class ControlSummary:
+    """One control in all rounds of a run, as a database sums it up.
 
     Attributes:
         study_id: Row of the study.
         workload: Whose trials it stands beside.
         run_started_at: Which run, UTC.
         kind: Which of the three.
-        position: Round of the run.
+        rounds: How often it was measured.
+        valid: How often that gave a time.
+        low_us: Smallest of its medians; None where none is valid.
+        high_us: Largest of them.
         trial_id: The sentinel's trial; None for the others.
         bytes_moved: Bytes the copy read and wrote; None for the others.
-        outcome: How it ended.
-        message: Why it failed, or "".
-        median_us: Microseconds a launch; None where it failed.
+        message: Why it failed, the first in alphabetical order; None where it never did.
     """
 
     study_id: int
     workload: Workload
     run_started_at: datetime
     kind: ControlKind
-    position: int
+    rounds: int
+    valid: int
+    low_us: float | None
+    high_us: float | None
     trial_id: int | None
     bytes_moved: int | None
-    outcome: str
-    message: str
-    median_us: float | None
+    message: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,14 @@ class RunControls:
         workload: The workload.
         run_started_at: When the run began, UTC.
         next_run_at: When the next run of the study on this workload began; None for the last.
-        null_us: Median of the null kernel's medians; None where none is valid.
+        null_us: Smallest median of the null kernel; None where none is valid.
         copy_us: Likewise of the copy.
         copy_bytes: Bytes it reads and writes.
         sentinel_id: Trial whose config is the sentinel.
-        sentinel_us: Valid medians of the sentinel, in the order taken.
-        failures: Why controls failed, one line each, without repetition.
+        sentinel_low_us: Smallest median of the sentinel; None where none is valid.
+        sentinel_high_us: Largest of them.
+        sentinel_count: How many there are.
+        failures: Why controls failed, a line for each that did.
     """
 
     study_id: int
@@ -127,7 +131,9 @@ class RunControls:
     copy_us: float | None
     copy_bytes: int | None
     sentinel_id: int
-    sentinel_us: tuple[float, ...]
+    sentinel_low_us: float | None
+    sentinel_high_us: float | None
+    sentinel_count: int
     failures: tuple[str, ...] = ()
 
     @property
@@ -137,9 +143,10 @@ class RunControls:
         Between any two of them, not from first to last alone: a device that was slow for a
         while has been slow for some trials. None where there are not two.
         """
-        if len(self.sentinel_us) < 2:
+        low_us, high_us = self.sentinel_low_us, self.sentinel_high_us
+        if self.sentinel_count < 2 or low_us is None or high_us is None:
             return None
-        return max(self.sentinel_us) / min(self.sentinel_us) - 1.0
+        return high_us / low_us - 1.0
 
     @property
     def is_marked(self) -> bool:
@@ -166,8 +173,8 @@ class RunControls:
             return ""
         return (
             f"the sentinel of {self.workload.shape_text} (trial {self.sentinel_id}) took "
-            f"{min(self.sentinel_us):.4g} to {max(self.sentinel_us):.4g} us, "
-            f"{self.drift:.1%} apart in {len(self.sentinel_us)} measurements (run of "
+            f"{self.sentinel_low_us:.4g} to {self.sentinel_high_us:.4g} us, "
+            f"{self.drift:.1%} apart in {self.sentinel_count} measurements (run of "
             f"{self.run_started_at:%Y-%m-%d %H:%M:%S} UTC)"
         )
 
@@ -186,41 +193,46 @@ def copy_bytes_for(workload_bytes: int) -> int:
     return max(1, -(-workload_bytes // _COPY_STEP_BYTES)) * _COPY_STEP_BYTES
 
 
-def run_controls(stored: Iterable[StoredControl]) -> list[RunControls]:
+def run_controls(summaries: Iterable[ControlSummary]) -> list[RunControls]:
     """Put the controls of each run and workload of one study together.
 
     Args:
-        stored: Those of a workload one after the other, its runs in the order in which they
-            began, each one's rounds in order.
+        summaries: Those of a workload one after the other, its runs in the order in which they
+            began.
     """
     found: list[RunControls] = []
-    for workload, of_workload in groupby(stored, key=lambda each: each.workload):
+    for workload, of_workload in groupby(summaries, key=lambda each: each.workload):
         runs = [
-            list(each) for _, each in groupby(of_workload, key=lambda each: each.run_started_at)
+            {each.kind: each for each in run}
+            for _, run in groupby(of_workload, key=lambda each: each.run_started_at)
         ]
-        ends = [*(run[0].run_started_at for run in runs[1:]), None]
-        found += [_of_run(workload, run, end) for run, end in zip(runs, ends, strict=True)]
+        begins = [run[ControlKind.SENTINEL].run_started_at for run in runs]
+        found += [
+            _of_run(workload, run, end) for run, end in zip(runs, [*begins[1:], None], strict=True)
+        ]
     return found
 
 
 def _of_run(
-    workload: Workload, controls: Sequence[StoredControl], next_run_at: datetime | None
+    workload: Workload, run: Mapping[ControlKind, ControlSummary], next_run_at: datetime | None
 ) -> RunControls:
-    medians: dict[ControlKind, list[float]] = {kind: [] for kind in ControlKind}
-    for each in controls:
-        if each.median_us is not None:
-            medians[each.kind].append(each.median_us)
-    failures = [f"{each.kind}: {each.message}" for each in controls if each.outcome != "ok"]
-    null_us, copy_us = medians[ControlKind.NULL], medians[ControlKind.COPY]
+    null, copy, sentinel = (run[kind] for kind in ControlKind)
+    assert sentinel.trial_id is not None  # the database holds that a sentinel is a trial
     return RunControls(
-        study_id=controls[0].study_id,
+        study_id=sentinel.study_id,
         workload=workload,
-        run_started_at=controls[0].run_started_at,
+        run_started_at=sentinel.run_started_at,
         next_run_at=next_run_at,
-        null_us=median(null_us) if null_us else None,
-        copy_us=median(copy_us) if copy_us else None,
-        copy_bytes=next((each.bytes_moved for each in controls if each.bytes_moved), None),
-        sentinel_id=next(each.trial_id for each in controls if each.trial_id is not None),
-        sentinel_us=tuple(medians[ControlKind.SENTINEL]),
-        failures=tuple(dict.fromkeys(failures)),
+        null_us=null.low_us,
+        copy_us=copy.low_us,
+        copy_bytes=copy.bytes_moved,
+        sentinel_id=sentinel.trial_id,
+        sentinel_low_us=sentinel.low_us,
+        sentinel_high_us=sentinel.high_us,
+        sentinel_count=sentinel.valid,
+        failures=tuple(
+            f"{each.kind}: {each.message} ({each.rounds - each.valid} of {each.rounds} rounds)"
+            for each in (null, copy, sentinel)
+            if each.message is not None
+        ),
     )

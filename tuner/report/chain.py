@@ -160,7 +160,7 @@ def _process_lines(trial: Mapping[str, Plain]) -> list[str]:
 def _control_lines(trial: Mapping[str, Plain]) -> list[str]:
     lines = []
     for run in trial["controls"]:
-        drift = "one measurement" if run["drift"] is None else f"drift {run['drift']:.2%}"
+        drift = "no two measurements" if run["drift"] is None else f"drift {run['drift']:.2%}"
         lines.append(
             f"run of {run['run_started_at']}: null kernel {_text(run['null_us'])} us, copy of "
             f"{_text(run['copy_bytes'])} bytes {_text(run['copy_us'])} us, sentinel trial "

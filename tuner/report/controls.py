@@ -12,8 +12,6 @@ from tuner.report.study_report import StudyReport
 from tuner.report.tables import Cell
 from tuner.report.tables import Table
 
-MAX_FAILURES_SHOWN = 3
-
 
 def mark_text(run: RunControls) -> str:
     """Say why a run is marked and what to do about it; "" where it is not."""
@@ -64,19 +62,17 @@ def marks(runs: Iterable[RunControls]) -> list[str]:
 
 
 def _row(run: RunControls, label: str) -> tuple[Cell, ...]:
-    ends = [min(run.sentinel_us), max(run.sentinel_us)] if run.sentinel_us else []
-    times = dict.fromkeys(map(number, ends))
+    times = dict.fromkeys(map(number, (run.sentinel_low_us, run.sentinel_high_us)))
     drift = MISSING if run.drift is None else f"{run.drift:.2%}"
     mark = "drifted" if run.is_marked else ""
-    failures = "; ".join(run.failures[:MAX_FAILURES_SHOWN])
     return (
         Cell(label),
         Cell(run.run_started_at.isoformat(timespec="seconds")),
         Cell(number(run.null_us), "number"),
         Cell(number(run.copy_us), "number"),
         Cell(number(run.copy_gb_s), "number"),
-        Cell(" to ".join(times) or MISSING, "number"),
-        Cell(str(len(run.sentinel_us)), "number"),
+        Cell(" to ".join(times), "number"),
+        Cell(str(run.sentinel_count), "number"),
         Cell(drift, "number", strong=run.is_marked),
-        Cell("; ".join(filter(None, (mark, failures))) or MISSING),
+        Cell("; ".join(filter(None, (mark, *run.failures))) or MISSING),
     )

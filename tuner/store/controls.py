@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
 from datetime import UTC
 from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import bindparam
@@ -24,12 +24,14 @@ from sqlalchemy.orm import Session
 
 from tuner.domain.controls import ControlKind
 from tuner.domain.controls import ControlRound
+from tuner.domain.controls import ControlSummary
 from tuner.domain.controls import run_controls
 from tuner.domain.controls import RunControls
-from tuner.domain.controls import StoredControl
 from tuner.domain.identity import canonical_json
+from tuner.domain.outcome import Outcome
 from tuner.domain.records import TrialReport
 from tuner.domain.stats import median
+from tuner.domain.workload import Workload
 from tuner.store import rows
 from tuner.store.control_models import ControlRow
 from tuner.store.models import ProcessRow
@@ -44,10 +46,7 @@ from tuner.store.table import table_of
 
 _CONTROL = table_of(ControlRow)
 _WORKLOAD = table_of(WorkloadRow)
-_READ = (
-    *("study_id", "run_started_at", "kind", "position", "trial_id", "bytes_moved"),
-    *("outcome", "message", "median_us"),
-)
+_PROBLEM = ("operator", "shape", "strides", "dtype", "scalars")
 
 
 def add_controls(connection: Connection, study_id: int, measured: ControlRound) -> None:
@@ -160,29 +159,39 @@ def _origin() -> ScalarSelect[Any]:
 
 
 def _query() -> Select[Any]:
-    columns = [_CONTROL.c[name] for name in _READ]
-    problem = [_WORKLOAD.c[name] for name in ("operator", "shape", "strides", "dtype", "scalars")]
-    order = [_CONTROL.c[name] for name in ("workload_id", "run_started_at", "position", "id")]
-    joined = select(*columns, *problem).join(_WORKLOAD, _WORKLOAD.c.id == _CONTROL.c.workload_id)
-    return joined.order_by(*order)
+    """Return the query of summaries, one a workload, run and control."""
+    table = _CONTROL.c
+    failed = case((table.outcome != Outcome.OK.value, table.message))
+    run = (table.study_id, table.run_started_at, table.kind)
+    return (
+        select(
+            *run,
+            *(_WORKLOAD.c[name] for name in _PROBLEM),
+            func.count().label("rounds"),
+            func.count(table.median_us).label("valid"),
+            func.min(table.median_us).label("low_us"),
+            func.max(table.median_us).label("high_us"),
+            func.max(table.trial_id).label("trial_id"),
+            func.max(table.bytes_moved).label("bytes_moved"),
+            func.min(failed).label("message"),
+        )
+        .join(_WORKLOAD, _WORKLOAD.c.id == table.workload_id)
+        .group_by(*run, _WORKLOAD.c.id)
+        .order_by(_WORKLOAD.c.id, table.run_started_at, table.kind)
+    )
 
 
 def _read(session: Session, query: Select[Any], values: dict[str, Any]) -> list[RunControls]:
-    found: Sequence[RowMapping] = session.connection().execute(query, values).mappings().all()
+    found = session.connection().execute(query, values)
     return run_controls(
-        StoredControl(
-            study_id=row["study_id"],
-            workload=rows.read_workload(
-                *(row[name] for name in ("operator", "shape", "strides", "dtype", "scalars"))
-            ),
-            run_started_at=row["run_started_at"],
-            kind=ControlKind(row["kind"]),
-            position=row["position"],
-            trial_id=row["trial_id"],
-            bytes_moved=row["bytes_moved"],
-            outcome=row["outcome"],
-            message=row["message"],
-            median_us=row["median_us"],
+        ControlSummary(study_id, _workload(*problem), started_at, ControlKind(kind), *figures)
+        for study_id, started_at, kind, problem, figures in (
+            (*row[:3], row[3 : 3 + len(_PROBLEM)], row[3 + len(_PROBLEM) :]) for row in found
         )
-        for row in found
     )
+
+
+# Of a study's workloads each has many rows.
+@lru_cache(maxsize=256)
+def _workload(operator: str, shape: str, strides: str, dtype: str, scalars: str) -> Workload:
+    return rows.read_workload(operator, shape, strides, dtype, scalars)

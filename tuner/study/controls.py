@@ -26,9 +26,10 @@ from tuner.domain.workload import Workload
 from tuner.operator import Operator
 from tuner.study.recorder import Recorder
 
-# Regular rounds take no larger part of the time than this. Those at start and end are taken
-# in any case: without two there is no drift.
+# Regular rounds take no larger part of the time than this, and come no closer: they are stored
+# one and all. Those at start and end are taken in any case: without two there is no drift.
 MAX_PART = 0.01
+MIN_PAUSE_S = 5.0
 
 
 class ControlWorker(Protocol):
@@ -111,7 +112,7 @@ class ControlRounds:
         self.recorder.record_controls(study_id, measured)
         known.rounds += 1
         ended_s = self.clock_s()
-        known.due_at_s = ended_s + (ended_s - begun_s) / MAX_PART
+        known.due_at_s = ended_s + max(MIN_PAUSE_S, (ended_s - begun_s) / MAX_PART)
 
     def _begin(self, workload: Workload, trials: Iterable[StoredTrial]) -> _OfWorkload | None:
         valid = [

@@ -54,7 +54,7 @@ class StoreControlsContract(StoreFixtures):
         assert (run.study_id, run.workload, run.sentinel_id) == (study_id, WORKLOAD, trial_id)
         assert (run.run_started_at, run.next_run_at) == (began, None)
         assert (run.null_us, run.copy_us, run.copy_bytes) == (1.5, 8.0, BYTES_MOVED)
-        assert run.sentinel_us == (10.0, 10.4, 10.1)
+        assert (run.sentinel_low_us, run.sentinel_high_us, run.sentinel_count) == (10.0, 10.4, 3)
         assert run.drift == pytest.approx(0.04)
         assert run.is_marked
         assert rows[0] == ("[1.5,1.25,1.75]", 2350.0)
@@ -75,7 +75,10 @@ class StoreControlsContract(StoreFixtures):
             (run,) = study_controls(session, study_id)
             query = select(ControlRow.outcome, ControlRow.stage, ControlRow.log)
             failed = session.execute(query.where(ControlRow.outcome != "ok")).all()
-        assert run.failures == ("copy: no room", "sentinel: sample 0 of 1 is 0.0 us")
+        assert run.failures == (
+            "copy: no room (2 of 2 rounds)",
+            "sentinel: sample 0 of 1 is 0.0 us (1 of 2 rounds)",
+        )
         assert run.drift is None
         assert failed[0] == ("out_of_memory", "measure", "line 1")
         assert failed[-1] == ("timer_error", "measure", "")
