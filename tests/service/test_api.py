@@ -8,9 +8,11 @@ import io
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from tuner import api
 from tuner.api import paging
 from tuner.service import schemas
 from tuner.settings import Settings
+from tuner.store import changes
 from tuner.store import open_store
 from tuner.store import queries
 
@@ -188,6 +191,33 @@ def test_best_is_what_the_command_prints_to_the_byte(reader: TestClient, filled:
     assert answer.content == printed
     in_python = api.best("planted", "6x40", device="cpu", settings=filled)
     assert answer.json() == in_python.as_plain()
+
+
+def test_an_answer_for_which_others_must_be_asked_is_kept_until_something_is_committed(
+    make_client: Callable[..., TestClient], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As with a server: what tells of changes may not be asked in the event loop.
+    monkeypatch.setattr(changes, "journal_mode", lambda _connection: "delete")
+    looks: list[object] = []
+    look = api.BestAnswers.look
+
+    def counted(answers: api.BestAnswers) -> object:
+        looks.append(look(answers))
+        return looks[-1]
+
+    monkeypatch.setattr(api.BestAnswers, "look", counted)
+    client = make_client()
+    question = {"operator": "planted", "shape": "6x40", "device": "cpu"}
+    first = client.get("/api/v1/best", params=question)
+    assert not looks  # nothing was kept yet
+    assert client.get("/api/v1/best", params=question).content == first.content
+    assert len(looks) == 1
+
+    with closing(sqlite3.connect(settings.db)) as other, other:
+        other.execute("UPDATE tuner_study SET name = 'renamed'")
+
+    later = client.get("/api/v1/best", params=question).json()
+    assert first.json()["best"]["study"] != later["best"]["study"] == "renamed"
 
 
 def test_best_takes_what_the_command_takes(reader: TestClient) -> None:

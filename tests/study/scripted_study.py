@@ -134,6 +134,7 @@ class Harness:
     operator: Operator
     store: Store
     events: list[events.Event] = field(default_factory=list)
+    runner: StudyRunner = field(init=False)
 
     def run(
         self, worker: ScriptedWorker, *, text: str = STUDY, fresh: bool = False,
@@ -154,7 +155,7 @@ class Harness:
             {name: each.language for name, each in sources.items()},
             plan.sampler, 0, plan.planned,
         )  # fmt: skip
-        return StudyRunner(
+        self.runner = StudyRunner(
             operator=self.operator,
             spec=spec,
             plan=plan,
@@ -167,7 +168,8 @@ class Harness:
             listener=self.events.append,
             budget=budget or Budget(),
             fresh=fresh,
-        ).run()
+        )
+        return self.runner.run()
 
     def trials(self, study_id: int) -> list[StoredTrial]:
         return self.store.recorder().stored_trials(study_id)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tuner.study.baseline import Baseline
 from tuner.study.baseline import evaluations_quantile
-from tuner.study.baseline import expected_evaluations
 from tuner.study.baseline import mean_interval
 
 TIMES = st.lists(
@@ -32,13 +31,12 @@ def test_the_expected_best_is_the_mean_over_all_draws(times_us: tuple[float, ...
 
 
 @given(st.integers(1, 7).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count))))
-def test_expected_evaluations_are_the_mean_over_all_orders(pair: tuple[int, int]) -> None:
+def test_a_quantile_of_evaluations_is_the_fewest_over_all_orders(pair: tuple[int, int]) -> None:
     count, good = pair
     firsts = [
         1 + next(place for place, each in enumerate(order) if each < good)
         for order in itertools.permutations(range(count))
     ]
-    assert expected_evaluations(count, good) == pytest.approx(statistics.fmean(firsts))
     for probability in (0.1, 0.5, 0.9, 1.0):
         fewest = evaluations_quantile(count, good, probability)
         share = sum(each <= fewest for each in firsts) / len(firsts)
@@ -48,8 +46,6 @@ def test_expected_evaluations_are_the_mean_over_all_orders(pair: tuple[int, int]
 
 
 def test_the_published_figures_of_1600_points() -> None:
-    assert round(expected_evaluations(1600, 80)) == 20
-    assert round(expected_evaluations(1600, 16)) == 94
     assert evaluations_quantile(1600, 80, 0.9) == pytest.approx(45, abs=1)
     assert evaluations_quantile(1600, 16, 0.9) == pytest.approx(214, abs=2)
 
@@ -99,8 +95,6 @@ def test_a_space_of_equal_times_has_nothing_to_find() -> None:
 
 @pytest.mark.parametrize("good", [0, 4])
 def test_no_good_config_is_no_question(good: int) -> None:
-    with pytest.raises(ValueError, match="good configs"):
-        expected_evaluations(3, good)
     with pytest.raises(ValueError, match="good configs"):
         evaluations_quantile(3, good, 0.5)
 

@@ -224,8 +224,7 @@ def test_what_the_last_batch_gave_is_kept_when_the_next_is_stopped(harness: Harn
 def test_what_a_budget_left_out_is_told(harness: Harness) -> None:
     harness.run(ScriptedWorker(by_block), budget=Budget(trials=2))
 
-    (ended,) = [event for event in harness.events if isinstance(event, events.StudyEnded)]
-    assert [str(each) for each in ended.uncovered] == [
+    assert [str(each) for each in harness.runner.uncovered()] == [
         "4x8 good: 1 of 2 configs not tried",
         "4x8 wrong: 1 of 2 configs not tried",
         "4x8 half: 1 of 1 configs not tried",
@@ -234,8 +233,7 @@ def test_what_a_budget_left_out_is_told(harness: Harness) -> None:
         "5x8 half: 1 of 1 configs not tried",
     ]
     harness.run(ScriptedWorker(by_block))
-    ended = [event for event in harness.events if isinstance(event, events.StudyEnded)][-1]
-    assert ended.uncovered == ()
+    assert harness.runner.uncovered() == ()
 
 
 @given(

@@ -149,8 +149,7 @@ class BestAnswers:
             DeviceUnavailable: The device can't be used any more.
             DatabaseProblem: The database can't be used.
         """
-        opened = self._opened
-        if opened is None or key not in opened.answers:  # a hint only; nothing is looked at yet
+        if not self.may_be_kept(key):
             return None
         opened = self._current()
         kept = opened.answers.get(key)

@@ -90,19 +90,6 @@ class Baseline:
         return sum(shares) / len(shares)
 
 
-def expected_evaluations(count: int, good: int) -> float:
-    """Return how many draws without replacement the first of ``good`` among ``count`` takes.
-
-    (N + 1) / (k + 1), the mean of the negative hypergeometric distribution.
-
-    Raises:
-        ValueError: There is no good one.
-    """
-    if not 1 <= good <= count:
-        raise ValueError(f"{good} good configs of {count}")
-    return (count + 1) / (good + 1)
-
-
 def evaluations_quantile(count: int, good: int, probability: float) -> int:
     """Return the fewest draws that hold one of ``good`` among ``count`` with a probability.
 

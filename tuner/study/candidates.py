@@ -84,10 +84,6 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.configs)
 
-    def row(self, key: str) -> int | None:
-        """Return which row a config is, or None where it is not among them."""
-        return self._rows.get(key)
-
     def grow(self, count: int = MORE_CONFIGS) -> None:
         """Take in that many more of the space, or all there are."""
         fresh: list[Config] = []

@@ -10,7 +10,6 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.study import StudyDefinition
 from tuner.domain.study import TrialPoint
 from tuner.domain.workload import Workload
-from tuner.study.coverage import Coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +51,10 @@ class Confirming:
 
 @dataclass(frozen=True, slots=True)
 class StudyEnded:
-    """The study stopped: finished, or its budget is used up.
-
-    ``uncovered``: spaces of which configs were not tried, because of the budget or by plan.
-    """
+    """The study stopped: finished, or its budget is used up."""
 
     study_id: int
     finished: bool
-    uncovered: tuple[Coverage, ...] = ()
 
 
 Event: TypeAlias = StudyOpened | TrialBegun | TrialEnded | Confirming | StudyEnded

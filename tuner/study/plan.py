@@ -47,7 +47,7 @@ class SearchSpace:
         implementation: Name of the implementation.
         grid: Values of each parameter, the study's own where it gives some.
         default: Tried first; None where no config is allowed.
-        sampler: One of ``samplers.SAMPLERS``.
+        sampler: One of the names in ``samplers``.
         trials: How many configs will be tried.
         rules: Says which constraint a config breaks.
     """

@@ -146,7 +146,7 @@ class StudyRunner:
         return uncovered_spaces(self.plan, self._stored.values())
 
     def _ended(self, *, finished: bool) -> tuple[int, bool]:
-        self.listener(events.StudyEnded(self._study_id, finished, self.uncovered()))
+        self.listener(events.StudyEnded(self._study_id, finished))
         return self._study_id, finished
 
     def _load_stored(self) -> None:

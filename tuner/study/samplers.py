@@ -11,7 +11,6 @@ GUIDED = "guided"
 RANDOM = "random"
 TPE = "tpe"
 GP = "gp"
-SAMPLERS = (EXHAUSTIVE, GUIDED, RANDOM, TPE, GP)
 
 # What Optuna's Gaussian process imports, and Optuna does not require.
 _GP_PACKAGES = ("scipy", "torch")

@@ -54,7 +54,7 @@ def make_search(
 
     Args:
         space: What to search.
-        sampler: One of ``samplers.SAMPLERS``: usually ``space.sampler``.
+        sampler: One of the names in ``samplers``: usually ``space.sampler``.
         seed: From the study file. Spaces, and parts of an interrupted search, get their own
             seeds derived from it, so that none repeats the draws of another.
         history: Configs tried already with their medians, None for failed ones, in order.

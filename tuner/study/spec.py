@@ -56,7 +56,7 @@ class SearchSettings:
     """What proposes configs and how many.
 
     Attributes:
-        sampler: ``auto`` or one of ``samplers.SAMPLERS``.
+        sampler: ``auto`` or one of the names in ``samplers``.
         seed: Of the sampler.
         exhaustive_limit: ``auto`` tries every config where at most so many are allowed, per
             workload and implementation.
