@@ -95,7 +95,8 @@ def test_all_three_are_measured_by_the_protocol(
         assert each.process is not None
         assert len(each.process.samples_us) == 3
         assert each.process.launches_per_sample == launches or launches is None
-        assert (each.process.buffer_sets == 1) == (cache == "hot")
+        launches_a_sample = each.process.launches_per_sample  # one, where a busy CPU is slow
+        assert (each.process.buffer_sets == 1) == (cache == "hot" or launches_a_sample == 1)
 
 
 @pytest.mark.parametrize("wanted_bytes", [1, 4096, 100_000, 1_000_000])

@@ -20,7 +20,6 @@ from places import OPERATORS
 from stored_studies import StudyMaker
 
 from tuner import api
-from tuner.errors import UsageError
 from tuner.report.markdown import code
 from tuner.report.study_report import StudyReport
 from tuner.report.tables import best_table
@@ -203,12 +202,6 @@ def test_the_best_of_each_row_is_strong(
     for _, block, serial in table.rows:
         assert (block.text, block.strong) == ("5.015", True)
         assert (serial.text, serial.strong) == ("501.5", False)
-
-
-def test_a_copy_speed_that_is_none_is_refused(settings: Settings) -> None:
-    for value in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(UsageError, match="copy"):
-            api.write_report("any", copy_gb_s=value, settings=settings)
 
 
 def hostile_study(store: Store) -> StudyMaker:

@@ -25,7 +25,6 @@ from tuner.domain.study import TrialPoint
 from tuner.domain.workload import Workload
 from tuner.errors import EnvironmentProblem
 from tuner.store import queries
-from tuner.study import events
 from tuner.study.confirm import finalists
 from tuner.study.spec import Budget
 

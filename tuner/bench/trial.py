@@ -282,7 +282,8 @@ class Bench:
     def _warm_up(self, run: _Run, job: Job, sets: BufferSets | None = None) -> None:
         assert run.executable is not None
         started = time.perf_counter()
-        sets = sets or self._sets_of(job, run.executable.array_names)
+        if sets is None:
+            sets = self._sets_of(job, run.executable.array_names)
         run.sampler = Sampler(self._device, run.executable.bind, sets, job.sampling)
         run.sampler.warm_up()
         run.measure_s += time.perf_counter() - started

@@ -193,15 +193,22 @@ def copy_bytes_for(workload_bytes: int) -> int:
     return max(1, -(-workload_bytes // _COPY_STEP_BYTES)) * _COPY_STEP_BYTES
 
 
+def fastest_copy(runs: Iterable[RunControls]) -> RunControls | None:
+    """Return the run with the fastest copy; None where none is valid."""
+    copied = (run for run in runs if run.copy_us is not None)
+    return min(copied, key=lambda run: run.copy_us or 0.0, default=None)
+
+
 def run_controls(summaries: Iterable[ControlSummary]) -> list[RunControls]:
-    """Put the controls of each run and workload of one study together.
+    """Put the controls of each run and workload together.
 
     Args:
-        summaries: Those of a workload one after the other, its runs in the order in which they
-            began.
+        summaries: Those of a study's workload one after the other, its runs in the order in which
+            they began.
     """
     found: list[RunControls] = []
-    for workload, of_workload in groupby(summaries, key=lambda each: each.workload):
+    by_workload = groupby(summaries, key=lambda each: (each.study_id, each.workload))
+    for (_, workload), of_workload in by_workload:
         runs = [
             {each.kind: each for each in run}
             for _, run in groupby(of_workload, key=lambda each: each.run_started_at)

@@ -251,15 +251,8 @@ def _best_row(
         "source_hash": best.source_hash,
         "environment_key": best.environment.key,
         "protocol_key": best.protocol.key,
-        "sentinel_drift": _drift_beside(report, workload, best.trial_id),
+        "sentinel_drift": workload.beside[-1].drift if workload.beside else None,
     }
-
-
-def _drift_beside(report: StudyReport, workload: WorkloadReport, trial_id: int) -> float | None:
-    """Return how the sentinel drifted in the run that began a trial, as exports of trials do."""
-    begun = [trial.started_at for trial in workload.trials if trial.id == trial_id]
-    own = (run for run in report.controls if run.workload == workload.workload)
-    return next((run.drift for run in own if run.covers(begun)), None)
 
 
 def _workload_cells(workload: Workload) -> Mapping[str, Plain]:

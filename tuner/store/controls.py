@@ -11,15 +11,14 @@ from typing import Any
 
 from sqlalchemy import bindparam
 from sqlalchemy import case
-from sqlalchemy import CompoundSelect
+from sqlalchemy import ColumnElement
 from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import RowMapping
-from sqlalchemy import ScalarSelect
 from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy import Subquery
-from sqlalchemy import union_all
+from sqlalchemy import tuple_
 from sqlalchemy.orm import Session
 
 from tuner.domain.controls import ControlKind
@@ -85,13 +84,16 @@ def trial_controls(session: Session, trial_id: int) -> list[RunControls]:
     """Return the controls of the runs in which a trial was measured, oldest first.
 
     Those of its workload alone. A trial that is gone on with after a stop was measured in two
-    runs; one that took over another's verdict was measured in that one's.
+    runs; what took over another's verdict was measured with that one, and by its own processes.
     """
     found = _read(session, _trial_query(), {"trial_id": trial_id})
     if not found:
         return []
-    moments = session.connection().scalars(_moments_query(), {"trial_id": trial_id}).all()
-    return [each for each in found if each.covers(moments)]
+    moments: dict[int, list[datetime]] = {}
+    for study_id, moment in session.connection().execute(_moments_query(), {"trial_id": trial_id}):
+        moments.setdefault(study_id, []).append(moment)
+    measured = (each for each in found if each.covers(moments.get(each.study_id, ())))
+    return sorted(measured, key=lambda each: each.run_started_at)
 
 
 def run_drifts() -> Subquery:
@@ -136,26 +138,29 @@ def _report_values(report: TrialReport) -> Values:
 # Asked with each answer to `best`: built once, as to build a statement takes longer than to run it.
 @cache
 def _trial_query() -> Select[Any]:
-    trial = table_of(TrialRow)
-    same = (trial.c.study_id == _CONTROL.c.study_id, trial.c.workload_id == _CONTROL.c.workload_id)
-    return _query().join(trial, same[0] & same[1]).where(trial.c.id == _origin())
+    """Return the query of the controls of a trial's study and workload, and of its origin's."""
+    trial = table_of(TrialRow).c
+    which = select(trial.study_id, trial.workload_id).where(_is_trial_or_origin())
+    return _query().where(tuple_(_CONTROL.c.study_id, _CONTROL.c.workload_id).in_(which))
 
 
 @cache
-def _moments_query() -> CompoundSelect[Any]:
-    """Return when a trial was begun, and when each of its processes was stored."""
-    trial, process = table_of(TrialRow).c, table_of(ProcessRow).c
-    begun = select(trial.started_at).where(trial.id == _origin())
-    timed = select(process.recorded_at).where(process.trial_id == _origin())
-    return union_all(begun, timed)
+def _moments_query() -> Select[Any]:
+    """Return the query of when each process of a trial, and of its origin, was stored."""
+    trial, process = table_of(TrialRow), table_of(ProcessRow)
+    return (
+        select(trial.c.study_id, process.c.recorded_at)
+        .join(process, process.c.trial_id == trial.c.id)
+        .where(_is_trial_or_origin())
+    )
 
 
 @cache
-def _origin() -> ScalarSelect[Any]:
-    """Return the id of the trial that was measured: the origin of a verdict that was taken over."""
+def _is_trial_or_origin() -> ColumnElement[bool]:
     asked = table_of(TrialRow).alias()
-    measured = func.coalesce(asked.c.reused_from_id, asked.c.id)
-    return select(measured).where(asked.c.id == bindparam("trial_id")).scalar_subquery()
+    origin = select(asked.c.reused_from_id).where(asked.c.id == bindparam("trial_id"))
+    own = table_of(TrialRow).c.id
+    return (own == bindparam("trial_id")) | (own == origin.scalar_subquery())
 
 
 def _query() -> Select[Any]:
@@ -177,7 +182,7 @@ def _query() -> Select[Any]:
         )
         .join(_WORKLOAD, _WORKLOAD.c.id == table.workload_id)
         .group_by(*run, _WORKLOAD.c.id)
-        .order_by(_WORKLOAD.c.id, table.run_started_at, table.kind)
+        .order_by(table.study_id, _WORKLOAD.c.id, table.run_started_at, table.kind)
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import and_
 from sqlalchemy import ColumnElement
+from sqlalchemy import func
 from sqlalchemy import or_
 from sqlalchemy import Select
 from sqlalchemy import select
@@ -153,19 +154,27 @@ def _trials(columns: dict[str, Any], study_id: int | None) -> Select[*tuple[Any,
         .join(ProtocolRow, ProtocolRow.id == TrialRow.protocol_id)
     )
     if "sentinel_drift" in columns:
-        query = query.outerjoin(_DRIFTS, _measured_in_run())
+        query = query.outerjoin(_DRIFTS, _measured_last_in_run())
     return query if study_id is None else query.where(TrialRow.study_id == study_id)
 
 
-def _measured_in_run() -> ColumnElement[bool]:
-    """Return the condition that a trial's own quick stage was begun in a run."""
+def _measured_last_in_run() -> ColumnElement[bool]:
+    """Return the condition that a trial's last process was measured in a run.
+
+    Where times of the trial and the run decide, its processes are not looked at.
+    """
+    measured_at = (
+        select(func.max(ProcessRow.recorded_at))
+        .where(ProcessRow.trial_id == TrialRow.id)
+        .scalar_subquery()
+    )
     return and_(
         _DRIFTS.c.study_id == TrialRow.study_id,
         _DRIFTS.c.workload_id == TrialRow.workload_id,
         TrialRow.quick_median_us.is_not(None),
-        TrialRow.reused_from_id.is_(None),
-        TrialRow.started_at >= _DRIFTS.c.begins_at,
-        or_(_DRIFTS.c.ends_at.is_(None), TrialRow.started_at < _DRIFTS.c.ends_at),
+        or_(TrialRow.reused_from_id.is_(None), measured_at.is_not(None)),
+        or_(TrialRow.started_at >= _DRIFTS.c.begins_at, measured_at >= _DRIFTS.c.begins_at),
+        or_(_DRIFTS.c.ends_at.is_(None), measured_at < _DRIFTS.c.ends_at),
     )
 
 

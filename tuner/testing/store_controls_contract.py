@@ -117,19 +117,31 @@ class StoreControlsContract(StoreFixtures):
         measure_controls(recorder, study_id, early, 10.0, 11.0, started_at=second)
         third = now() + timedelta(hours=1)
         measure_controls(recorder, study_id, early, 10.0, 12.0, started_at=third)
+        quick = run_trial(recorder, study_id, 256, 12.0)
         another = recorder.open_study(make_definition("another"), fresh=False).study_id
+        own = now()
         taken_over = recorder.reuse_trial(another, make_point(128), late).trial_id
+        confirmed = recorder.reuse_trial(another, make_point(256), quick).trial_id
+        confirm(recorder, confirmed, (12.0, 12.0), (12.0, 12.0))
+        measure_controls(recorder, another, confirmed, 12.0, 12.6, started_at=own)
         with store.session() as session:
             runs = {
                 trial_id: [each.run_started_at for each in trial_controls(session, trial_id)]
-                for trial_id in (early, late, taken_over)
+                for trial_id in (early, late, taken_over, confirmed)
             }
             drifts = {
                 row["trial_id"]: row["sentinel_drift"] for row in queries.iter_trials(session)
             }
-        assert runs == {early: [first, second], late: [second], taken_over: [second]}
-        assert drifts == {
-            early: pytest.approx(0.01),  # of the run that began it
+        assert runs == {
+            early: [first, second],
+            late: [second],
+            taken_over: [second],
+            confirmed: [second, own],
+        }
+        assert drifts == {  # of the run that measured it last
+            early: pytest.approx(0.1),
             late: pytest.approx(0.1),
+            quick: pytest.approx(0.1),
             taken_over: None,
+            confirmed: pytest.approx(0.05),
         }
