@@ -97,8 +97,7 @@ def test_the_copy_line_is_what_was_measured_beside_the_best(store: Store, read: 
         sweep.measured("block", shape, {"A": 1}, (5.0, 5.0))
     began = datetime.now(UTC) - timedelta(hours=1)
     sweep.controls((1024, 64), 4.0, 3.9, started_at=began)
-    sweep.controls((64, 1024), 2.0, started_at=began)
-    sweep.controls((64, 1024), None, started_at=began + timedelta(minutes=1))
+    sweep.controls((64, 1024), None, 2.0, started_at=began)
     sweep.controls((3, 13), 1.0, started_at=began)  # not of the sweep
     sweep.controls((1024, 64), 1.0, started_at=datetime.now(UTC))  # after the trials
 
