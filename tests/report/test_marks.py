@@ -45,7 +45,7 @@ def test_a_drifted_run_is_named_wherever_its_times_are(
     assert run.drift > MAX_SENTINEL_DRIFT
     (note,) = notes(laboratory)
     assert note.startswith(f"the sentinel of 6x40 (trial {run.sentinel_id}) took 10 to ")
-    assert "measure again with --fresh" in note
+    assert "measure again when it is quiet" in note
     trial = api.show_trial(run.sentinel_id, laboratory.settings)
     assert trial["notes"] == [note]
     (shown,) = trial["controls"]
@@ -98,6 +98,20 @@ def test_a_steady_run_is_not_marked(laboratory: Laboratory, tmp_path: Path) -> N
     assert api.study_view(study_id, laboratory.settings).marks == ()
     api.write_report(str(study_id), tmp_path / "out", settings=laboratory.settings)
     assert "drifted" not in (tmp_path / "out" / "report.md").read_text()
+
+
+@pytest.mark.parametrize("drift", [0.05, 0.0])
+def test_a_rerun_is_judged_beside_its_own_controls(laboratory: Laboratory, drift: float) -> None:
+    study_id = laboratory.run()
+    laboratory.change(drift=drift)
+
+    report = laboratory.reproduce(f"study:{study_id}")
+
+    (run,) = runs_of(laboratory, report.study_ids[0])
+    assert run.sentinel_count == 2  # before the fresh processes and after them
+    assert run.drift == pytest.approx(drift)
+    marked = [note for note in report.notes if note.startswith("the sentinel of 6x40")]
+    assert len(marked) == (drift > 0)
 
 
 def test_only_the_run_that_measured_a_trial_speaks_of_it(laboratory: Laboratory) -> None:

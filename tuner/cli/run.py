@@ -153,7 +153,7 @@ def _say_marks(result: StudyResult) -> None:
     found = marks(result.controls)
     if found:
         others = f" for {len(found)} shapes" if len(found) > 1 else ""
-        say(f"run marked{others}: {found[0]}")
+        say(f"run marked{others}: {found[0]}, with --fresh")
 
 
 def _device_of(result: StudyResult) -> str:

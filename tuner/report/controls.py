@@ -19,8 +19,7 @@ def mark_text(run: RunControls) -> str:
         return ""
     return (
         f"{run.drift_text()}, over {MAX_SENTINEL_DRIFT:.0%}: clocks or other work on the device "
-        "changed, so times of this run compare less surely; when it is quiet, measure again with "
-        "--fresh"
+        "changed, so times of this run compare less surely; measure again when it is quiet"
     )
 
 
