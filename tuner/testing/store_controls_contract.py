@@ -119,7 +119,7 @@ class StoreControlsContract(StoreFixtures):
         measure_controls(recorder, study_id, early, 10.0, 12.0, started_at=third)
         quick = run_trial(recorder, study_id, 256, 12.0)
         another = recorder.open_study(make_definition("another"), fresh=False).study_id
-        own = now()
+        own = first - timedelta(hours=1)  # begun before what it takes over was measured
         taken_over = recorder.reuse_trial(another, make_point(128), late).trial_id
         confirmed = recorder.reuse_trial(another, make_point(256), quick).trial_id
         confirm(recorder, confirmed, (12.0, 12.0), (12.0, 12.0))
@@ -136,7 +136,7 @@ class StoreControlsContract(StoreFixtures):
             early: [first, second],
             late: [second],
             taken_over: [second],
-            confirmed: [second, own],
+            confirmed: [own, second],
         }
         assert drifts == {  # of the run that measured it last
             early: pytest.approx(0.1),
