@@ -25,9 +25,11 @@ from datetime import datetime
 from datetime import UTC
 from pathlib import Path
 
+from tuner.domain.controls import ControlKind
 from tuner.domain.device import DeviceFacts
 from tuner.domain.environment import Environment
 from tuner.domain.job import ConfirmJob
+from tuner.domain.job import ControlJob
 from tuner.domain.job import ScreenJob
 from tuner.domain.job import TrialJob
 from tuner.domain.protocol import Limits
@@ -98,6 +100,11 @@ class InstantWorker:
             self.run_trial(TrialJob(kernel, job.problem, job.sampling), limits)
             for kernel in job.kernels
         ]
+
+    def run_controls(self, job: ControlJob, limits: Limits) -> list[TrialReport]:
+        """Return an ok report for each control."""
+        trial = TrialJob(job.kernel, job.problem, job.sampling)
+        return [self.run_trial(trial, limits) for _ in ControlKind]
 
     def prepare(self, job: ConfirmJob) -> None:
         """Do nothing."""

@@ -66,6 +66,12 @@ def test_a_study_runs_is_answered_and_exported(tuner: Command) -> None:
     assert best.json["schema"] == "tuner.best/1"
     assert best.json["match"] == "exact"
     assert len(best.json["best"]["process_medians_us"]) == 2
+    shown = tuner("show", str(best.json["best"]["trial_id"]), "--format", "json")
+    (run_controls,) = shown.json["controls"]
+    assert run_controls["failures"] == []
+    assert run_controls["null_us"] > 0
+    assert run_controls["copy_us"] > 0
+    assert run_controls["sentinel_count"] >= 2
     never = tuner("best", "rmsnorm", "--shape", "7x64", "--device", "cpu")
     assert never.code == 4
     assert never.err.splitlines()[0] == "error: rmsnorm 7x64 float32 was never tuned"

@@ -13,6 +13,9 @@ import sys
 import tempfile
 from contextlib import closing
 from dataclasses import asdict
+from datetime import datetime
+from datetime import timedelta
+from datetime import UTC
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -38,6 +41,7 @@ from tuner.store import migrate
 from tuner.store import open_store
 from tuner.store import queries
 from tuner.store import Store
+from tuner.store.controls import study_controls
 from tuner.store.evidence import add_evidence
 from tuner.store.evidence import find_records
 from tuner.store.evidence import list_evidence
@@ -56,7 +60,9 @@ from tuner.store.profiles import profiles_of
 from tuner.store.reproductions import add_reproduction
 from tuner.store.reproductions import list_reproductions
 from tuner.store.schema import head
+from tuner.store.writer import StudyRecorder
 from tuner.testing.store_steps import confirm
+from tuner.testing.store_steps import measure_controls
 from tuner.testing.store_steps import run_trial
 from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
@@ -76,7 +82,7 @@ FOLDER = Path(__file__).parent
 
 def fill(store: Store) -> None:
     """Store every kind of row."""
-    recorder = store.recorder()
+    recorder, began = store.recorder(), datetime.now(UTC)
     first = recorder.open_study(make_definition(), fresh=False).study_id
     recorder.skip_points(first, [SkippedPoint(make_point(4096), "threads: 4096 > 1024")])
     origin = run_trial(recorder, first, 64, 10.0, 10.5, 11.0)
@@ -91,6 +97,7 @@ def fill(store: Store) -> None:
     trial_id = recorder.start_trial(first, make_point(32, workload=small), GEOMETRY)
     recorder.finish_trial(trial_id, make_report((0.1 + 0.2,)), bytes_moved=101_772)
     confirm(recorder, trial_id, (0.30000000000000004, 0.25), (0.275,))
+    fill_controls(recorder, first, origin, began)
     recorder.finish_study(first)
     second = recorder.open_study(make_definition("second"), fresh=False).study_id
     recorder.reuse_trial(second, make_point(64), origin)
@@ -101,6 +108,16 @@ def fill(store: Store) -> None:
     fill_evidence(store, third)
     fill_profiles(store, origin)
     fill_queue(store, third)
+
+
+def fill_controls(
+    recorder: StudyRecorder, study_id: int, sentinel_id: int, began: datetime
+) -> None:
+    """Store two runs: the trials' own, whose sentinel drifts, and one with a failed copy."""
+    measure_controls(recorder, study_id, sentinel_id, 10.0, 10.5, started_at=began)
+    failed = make_failure(Outcome.OUT_OF_MEMORY, Stage.MEASURE, "no room", log="line 1")
+    later = began + timedelta(hours=1)
+    measure_controls(recorder, study_id, sentinel_id, 10.25, started_at=later, failure=failed)
 
 
 def fill_evidence(store: Store, study_id: int) -> None:
@@ -224,6 +241,11 @@ def answers(store: Store) -> dict[str, object]:
                 [each.id, trial_id, asdict(each.profile), asdict(each.source), each.environment_key]
                 for trial_id in range(1, 20)
                 for each in profiles_of(session, trial_id)
+            ],
+            "controls": [
+                [plain(run), run.drift, run.is_marked, run.copy_gb_s]
+                for study in queries.list_studies(session)
+                for run in study_controls(session, study.id)
             ],
             "jobs": plain(list_jobs(session)),
             "devices": [

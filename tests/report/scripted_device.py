@@ -20,6 +20,7 @@ from tuner import api
 from tuner.domain.device import DeviceFacts
 from tuner.domain.environment import Environment
 from tuner.domain.job import ConfirmJob
+from tuner.domain.job import ControlJob
 from tuner.domain.job import Kernel
 from tuner.domain.job import Sampling
 from tuner.domain.job import ScreenJob
@@ -85,6 +86,9 @@ class Script:
         kernels: Every kernel that was built, in order.
         samplings: Every sampling that was asked for.
         interleaved: How many kernels each confirming process had.
+        null_us: Of a kernel that does nothing.
+        drift: By how much the sentinel is slower at each round of the controls than before.
+        rounds: Of the controls, in this session.
     """
 
     base_us: dict[str, float] = field(
@@ -103,6 +107,9 @@ class Script:
     interleaved: list[int] = field(default_factory=list)
     random: random.Random = field(default_factory=lambda: random.Random(20261202))
     shift: float = 0.0
+    null_us: float = 1.5
+    drift: float = 0.0
+    rounds: int = 0
 
     def report(self, kernel: Kernel, sampling: Sampling) -> TrialReport:
         """Return what a kernel gives in one process."""
@@ -160,6 +167,16 @@ class ScriptedWorker:
     ) -> list[TrialReport]:
         """Give what the script says, for each kernel."""
         return [self._script.report(kernel, job.sampling) for kernel in job.kernels]
+
+    def run_controls(self, job: ControlJob, _limits: Limits) -> list[TrialReport]:
+        """Give steady times, but for the sentinel's drift from one round to the next."""
+        del job
+        self._script.rounds += 1
+        sentinel_us = 10.0 * (1.0 + self._script.drift * (self._script.rounds - 1))
+        return [
+            TrialReport(None, process=ProcessReport((time_us,) * 5, 100, 1, "graph"))
+            for time_us in (self._script.null_us, 8.0, sentinel_us)
+        ]
 
     def prepare(self, job: ConfirmJob) -> None:
         """Do nothing."""
@@ -236,3 +253,4 @@ class Laboratory:
 
     def _new_session(self) -> None:
         self.script.shift = self.script.random.gauss(0.0, self.script.session)
+        self.script.rounds = 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
+from tuner.domain.controls import ControlPoint
+from tuner.domain.controls import ControlRound
 from tuner.domain.identity import Scalar
 from tuner.domain.study import SkippedPoint
 from tuner.domain.study import TrialPoint
@@ -55,6 +58,21 @@ class StudyMaker:
                 position, [(trial_id, make_report(samples_us))], required=len(processes_us)
             )
         return trial_id
+
+    def controls(
+        self, shape: Sequence[int], *copies_us: float | None, started_at: datetime
+    ) -> None:
+        """Add rounds of a run's controls beside the shape's first trial; None is a failed copy."""
+        workload = self.point("", shape, {}).workload
+        trials = self.recorder.stored_trials(self.study_id)
+        sentinel_id = next(each.trial_id for each in trials if each.point.workload == workload)
+        point = ControlPoint(workload, sentinel_id, 1_000_000)
+        for position, copy_us in enumerate(copies_us):
+            copy = make_failure() if copy_us is None else make_report([copy_us])
+            reports = (make_report([1.0]), copy, make_report([10.0]))
+            self.recorder.record_controls(
+                self.study_id, ControlRound(started_at, position, point, reports)
+            )
 
     def failed(
         self, implementation: str, shape: Sequence[int], config: dict[str, Scalar], message: str

@@ -6,6 +6,9 @@ import json
 import math
 import struct
 from collections.abc import Callable
+from datetime import datetime
+from datetime import timedelta
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -35,15 +38,15 @@ from tuner.store import Store
 Read = Callable[..., StudyReport]
 
 
-def charts_of(report: StudyReport, group: str, **options: float) -> tuple[Chart, ...]:
-    groups = {each.name: each.charts for each in study_charts(report, **options)}
+def charts_of(report: StudyReport, group: str) -> tuple[Chart, ...]:
+    groups = {each.name: each.charts for each in study_charts(report)}
     return groups.get(f"chart-{group}", ())
 
 
 def test_plotly_knows_every_property(sweep: StudyMaker, read: Read) -> None:
     go = pytest.importorskip("plotly.graph_objects")
 
-    charts = all_charts(study_charts(read("sweep"), copy_gb_s=300.0))
+    charts = all_charts(study_charts(read("sweep")))
 
     assert len({chart.name for chart in charts}) == len(charts) == 4 + 1 + 2 + 4
     for chart in charts:
@@ -85,16 +88,27 @@ def test_the_sweep_holds_shapes_of_equal_element_count_only(sweep: StudyMaker, r
     for trace in chart.figure["data"]:
         assert trace["x"] == [64, 256, 1024]
     assert "3x13" in chart.caption
-    assert "shapes" not in chart.figure["layout"]
+    assert "Dashed" not in chart.caption  # no copy was measured
 
 
-def test_the_copy_line_is_drawn_where_given(sweep: StudyMaker, read: Read) -> None:
-    (chart,) = charts_of(read("sweep"), "sweep", copy_gb_s=900.0)
+def test_the_copy_line_is_what_was_measured_beside_the_best(store: Store, read: Read) -> None:
+    sweep = StudyMaker(store, name="sweep")
+    for shape in ((1024, 64), (64, 1024), (3, 13)):
+        sweep.measured("block", shape, {"A": 1}, (5.0, 5.0))
+    began = datetime.now(UTC) - timedelta(hours=1)
+    sweep.controls((1024, 64), 4.0, 3.9, started_at=began)
+    sweep.controls((64, 1024), None, 2.0, started_at=began)
+    sweep.controls((3, 13), 1.0, started_at=began)  # not of the sweep
+    sweep.controls((1024, 64), 1.0, started_at=datetime.now(UTC))  # after the trials
 
-    layout = chart.figure["layout"]
-    assert layout["shapes"][0]["y0"] == 900.0
-    assert layout["yaxis2"]["range"][1] > 900.0
-    assert layout["annotations"][0]["text"] == "copy, 900 GB/s"
+    (chart,) = charts_of(read("sweep"), "sweep")
+
+    time, bandwidth = (each for each in chart.figure["data"] if each["name"].startswith("copy"))
+    assert time["x"] == bandwidth["x"] == [64, 1024]
+    assert time["y"] == [3.9, 2.0]
+    assert bandwidth["y"] == pytest.approx([1e6 / 3.9e3, 500.0])
+    assert chart.figure["layout"]["yaxis2"]["range"][1] > 500.0
+    assert "Dashed: a copy of as many bytes" in chart.caption
 
 
 def test_sweep_shapes() -> None:

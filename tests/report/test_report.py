@@ -20,7 +20,6 @@ from places import OPERATORS
 from stored_studies import StudyMaker
 
 from tuner import api
-from tuner.errors import UsageError
 from tuner.report.markdown import code
 from tuner.report.study_report import StudyReport
 from tuner.report.tables import best_table
@@ -205,12 +204,6 @@ def test_the_best_of_each_row_is_strong(
         assert (serial.text, serial.strong) == ("501.5", False)
 
 
-def test_a_copy_speed_that_is_none_is_refused(settings: Settings) -> None:
-    for value in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(UsageError, match="copy"):
-            api.write_report("any", copy_gb_s=value, settings=settings)
-
-
 def hostile_study(store: Store) -> StudyMaker:
     """Store a study whose every free text is an attack, or too long."""
     study = StudyMaker(
@@ -332,7 +325,7 @@ def test_notebooks_show_results_escaped(store: Store, read: Callable[..., StudyR
     (workload,) = read(ATTACK).workloads
     assert workload.answer is not None
     result = api.StudyResult(
-        1, ATTACK, True, {"ok": 2}, (workload.answer,), (workload.workload,), (), "db", 1.0
+        1, ATTACK, True, {"ok": 2}, (workload.answer,), (workload.workload,), (), (), "db", 1.0
     )
 
     for shown in (workload.answer._repr_html_(), result._repr_html_()):

@@ -32,7 +32,6 @@ PATHS = (
     "/now",
     "/studies",
     "/studies/1",
-    "/studies/1?copy_gb_s=12.5",
     "/studies/1/progress",
     "/studies/1/results",
     "/studies/1/trials",
@@ -219,7 +218,6 @@ def test_what_was_not_measured_is_an_answer_and_nonsense_an_error(reader: TestCl
     [
         ("/studies/999", 404, "no study"),
         ("/studies/0", 400, "path 'study': "),
-        ("/studies/1?copy_gb_s=-1", 400, "query 'copy_gb_s': "),
         ("/studies/1/trials?outcome=odd", 400, "no outcome"),
         ("/studies?cursor=odd", 400, "cursor"),
         ("/trials/999", 404, "no trial 999"),
@@ -359,7 +357,7 @@ def test_the_first_page_asks_more_often_while_something_waits(
 
 
 def test_charts_are_the_figures_of_the_report(reader: TestClient) -> None:
-    found = reader.get("/studies/1/figures.json?copy_gb_s=12.5").json()
+    found = reader.get("/studies/1/figures.json").json()
     names = [each["name"] for each in found["groups"]]
     assert names[0] == "chart-implementations"
     assert "chart-slowdown" in names

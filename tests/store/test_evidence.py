@@ -9,6 +9,9 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
+from datetime import timedelta
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,7 @@ from tuner.store import Store
 from tuner.store.bundle import bundle_lines
 from tuner.store.bundle import iter_rows
 from tuner.store.checksums import row_checksum
+from tuner.store.controls import study_controls
 from tuner.store.evidence import add_evidence
 from tuner.store.evidence import find_record
 from tuner.store.evidence import find_records
@@ -43,6 +47,7 @@ from tuner.store.merge_values import MergeReport
 from tuner.store.reproductions import add_reproduction
 from tuner.store.reproductions import list_reproductions
 from tuner.testing.store_steps import confirm
+from tuner.testing.store_steps import measure_controls
 from tuner.testing.store_steps import run_trial
 from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
@@ -284,6 +289,54 @@ def test_a_study_that_is_being_run_here_is_left_alone(folder: Path) -> None:
         report = merge_into(b, a)
         assert "is being run here" in report.left_out[0]
         assert content(b) == before
+
+
+def test_controls_of_runs_here_and_there_stand_side_by_side(folder: Path) -> None:
+    a, b = folder / "a.db", folder / "b.db"
+    fill(b, 16)  # so that ids differ
+    fill(a, 64)
+    began = datetime(2026, 12, 2, tzinfo=UTC)
+    measure_controls_in(a, 1, 10.0, 10.5, started_at=began)
+    merge_into(b, a)  # as the second study
+    measure_controls_in(a, 1, 10.0, started_at=began + timedelta(hours=1))
+    report = merge_into(b, a)
+    assert report.added == {"control": 3}
+    with open_new(b) as store, store.session() as session:
+        assert study_controls(session, 1) == []
+        runs = study_controls(session, 2)
+        sentinels = [queries.trial_detail(session, each.sentinel_id).summary for each in runs]
+    assert [(each.sentinel_high_us, each.sentinel_count) for each in runs] == [(10.5, 2), (10.0, 1)]
+    assert {each.config["BLOCK"] for each in sentinels} == {64}
+    assert migrate.check(str(b)) == []
+    before = dump(b)
+    assert merge_into(b, a).added == {}
+    assert dump(b) == before
+
+
+def measure_controls_in(path: Path, study_id: int, *times_us: float, started_at: datetime) -> None:
+    with open_new(path) as store:
+        recorder = store.recorder()
+        assert recorder.open_study(make_definition(), fresh=False).study_id == study_id
+        measure_controls(recorder, study_id, 1, *times_us, started_at=started_at)
+
+
+def test_check_finds_a_median_that_is_not_that_of_the_samples(folder: Path) -> None:
+    path = folder / "a.db"
+    fill(path, 64)
+    measure_controls_in(path, 1, 10.0, started_at=datetime(2026, 12, 2, tzinfo=UTC))
+    assert migrate.check(str(path)) == []
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        row = dict(connection.execute("SELECT * FROM tuner_control WHERE id = 3").fetchone())
+        row["median_us"] = 9.5
+        for name in ("run_started_at", "recorded_at"):
+            row[name] = datetime.fromisoformat(row[name]).replace(tzinfo=UTC)
+        stamp = row_checksum("tuner_control", row)
+        connection.execute(
+            "UPDATE tuner_control SET median_us = 9.5, checksum = ? WHERE id = 3", [stamp]
+        )
+    (problem,) = migrate.check(str(path))
+    assert "median of control 3 is not that of its samples" in problem
 
 
 def test_evidence_and_reproductions_are_merged_too(folder: Path) -> None:

@@ -17,7 +17,7 @@ from tuner.store.schema import REVISIONS
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 # 0002 never left this repository without 0003.
-RELEASED = ("0001", "0003", "0004")
+RELEASED = ("0001", "0003", "0004", "0005")
 
 
 @pytest.fixture(scope="module")

@@ -2,181 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from dataclasses import field
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted_study import by_block
+from scripted_study import Harness
+from scripted_study import name_of
+from scripted_study import ScriptedWorker
+from scripted_study import STUDY
 
-from tuner.domain.device import DeviceFacts
-from tuner.domain.environment import Environment
-from tuner.domain.job import ConfirmJob
 from tuner.domain.job import Kernel
-from tuner.domain.job import ScreenJob
-from tuner.domain.job import TrialJob
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
-from tuner.domain.protocol import Limits
-from tuner.domain.records import BuildReport
 from tuner.domain.records import BuiltAhead
 from tuner.domain.records import Failure
-from tuner.domain.records import ProcessReport
-from tuner.domain.records import TrialReport
-from tuner.domain.study import SourceText
 from tuner.domain.study import StoredTrial
-from tuner.domain.study import StudyDefinition
 from tuner.domain.study import TrialPoint
 from tuner.domain.workload import Workload
 from tuner.errors import EnvironmentProblem
-from tuner.operator import Operator
-from tuner.store import open_store
 from tuner.store import queries
-from tuner.store import Store
-from tuner.study import events
-from tuner.study.ahead import Builds
 from tuner.study.confirm import finalists
-from tuner.study.plan import make_plan
-from tuner.study.runner import StudyRunner
 from tuner.study.spec import Budget
-from tuner.study.spec import parse_study
-from tuner.worker.builders import NoBuilders
-
-FACTS = DeviceFacts(
-    "fake:0", "fake", "fake1", "fake", 1, 32, 1024, (2**31 - 1, 65535, 65535), 2**63 - 1, 65536,
-    255, 2**40, 0, "host-clock",
-)  # fmt: skip
-STUDY = """schema = 1
-name = "scripted"
-operator = "planted"
-shapes = ["4x8", "5x8"]
-[space.good]
-BLOCK = [32, 64]
-[space.wrong]
-BLOCK = [32, 64]
-[space.half]
-BLOCK = [64]
-[search]
-finalists = 2
-[protocol]
-processes = 3
-samples = 4
-"""
-
-
-@dataclass
-class ScriptedWorker:
-    """Takes times and failures from a script, by entry point and block."""
-
-    quick_us: Callable[[Kernel], float]
-    failures: dict[tuple[str, str], Outcome] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)
-    stop_at: str = ""
-
-    def run_trial(self, job: TrialJob, limits: Limits) -> TrialReport:
-        self.log.append(f"{name_of(job.kernel)} alone")
-        return self._report(job.kernel, "alone", job.sampling.samples)
-
-    def run_screening(
-        self, job: ScreenJob, limits: Limits, meanwhile: Callable[[], None] | None = None
-    ) -> list[TrialReport]:
-        names = [name_of(kernel) for kernel in job.kernels]
-        if meanwhile is not None:
-            meanwhile()
-        if self.stop_at in names:
-            raise KeyboardInterrupt
-        self.log += names
-        return [self._report(kernel, "quick", job.sampling.samples) for kernel in job.kernels]
-
-    def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
-        self.log.append(f"confirm {len(job.kernels)} from {job.rotation}")
-        return [self._report(kernel, "confirm", job.sampling.samples) for kernel in job.kernels]
-
-    def prepare(self, job: ConfirmJob) -> None:
-        del job
-
-    def await_prepared(self, limits: Limits) -> None:
-        del limits
-
-    def close(self, *, force: bool = False) -> None:
-        del force
-
-    def _report(self, kernel: Kernel, stage: str, samples: int) -> TrialReport:
-        outcome = self.failures.get((stage, name_of(kernel)))
-        if outcome is not None:
-            return TrialReport(Failure(outcome, Stage.VALIDATE, "as scripted"))
-        time_us = self.quick_us(kernel)
-        times = tuple(time_us * (1 + step / 1000) for step in range(samples))
-        return TrialReport(
-            None, BuildReport(0.1, "0" * 64, "none"), (), ProcessReport(times, 1, 1, "stream")
-        )
-
-
-def name_of(kernel: Kernel) -> str:
-    return f"{kernel.entry}/{kernel.geometry.threads}"
-
-
-def by_block(kernel: Kernel) -> float:
-    """Smaller blocks are faster; `half` is the slowest."""
-    return kernel.geometry.threads * (10.0 if "half" in kernel.entry else 1.0)
-
-
-@dataclass
-class Harness:
-    """Runs the scripted study over one database."""
-
-    operator: Operator
-    store: Store
-    events: list[events.Event] = field(default_factory=list)
-
-    def run(
-        self, worker: ScriptedWorker, *, text: str = STUDY, fresh: bool = False,
-        budget: Budget | None = None, builds: Builds | None = None,
-    ) -> tuple[int, bool]:  # fmt: skip
-        spec = parse_study(text, "scripted.toml")
-        plan = make_plan(spec, self.operator, FACTS)
-        sources = {
-            each.name: self.operator.source(each) for each in spec.implementations(self.operator)
-        }
-        definition = StudyDefinition(
-            spec.name, self.operator.name, spec.as_plain(), "fake:0",
-            Environment({"architecture": "fake1"}, {}), spec.protocol,
-            {
-                name: SourceText(each.source_hash, each.language, each.entry, each.main, each.files)
-                for name, each in sources.items()
-            },
-            {name: each.language for name, each in sources.items()},
-            plan.sampler, 0, plan.planned,
-        )  # fmt: skip
-        self.runner = StudyRunner(
-            operator=self.operator,
-            spec=spec,
-            plan=plan,
-            definition=definition,
-            sources=sources,
-            recorder=self.store.recorder(),
-            worker=worker,
-            start_workers=lambda count: [worker] * count,
-            builds=builds or NoBuilders(),
-            listener=self.events.append,
-            budget=budget or Budget(),
-            fresh=fresh,
-        )
-        return self.runner.run()
-
-    def trials(self, study_id: int) -> list[StoredTrial]:
-        return self.store.recorder().stored_trials(study_id)
-
-
-@pytest.fixture
-def harness(planted: Operator, tmp_path: Path) -> Iterator[Harness]:
-    """Return a harness over a database of its own."""
-    with open_store(str(tmp_path / "scripted.db"), create=True, writable=True) as store:
-        yield Harness(planted, store)
 
 
 def test_defaults_run_first_then_the_rest_then_the_finalists(harness: Harness) -> None:

@@ -21,7 +21,6 @@ from tuner.api.database import database_info
 from tuner.api.database import upgrade_database
 from tuner.api.evidence import list_evidence
 from tuner.api.evidence import show_evidence
-from tuner.api.figures import MAX_COPY_GB_S
 from tuner.api.figures import study_figures
 from tuner.api.importing import bundle_source
 from tuner.api.importing import import_file
@@ -82,7 +81,6 @@ from tuner.report.shown import number as figure_text
 
 __all__ = [
     "COMPARE_COLUMNS",
-    "MAX_COPY_GB_S",
     "BestAnswers",
     "DatabaseTallies",
     "DeviceMemory",

@@ -195,6 +195,21 @@ def answer_question(
     Raises:
         NotFound: Nothing matches; the message says what differs.
     """
+    from tuner.report.controls import notes_of
+    from tuner.store.controls import trial_controls
+
+    answer = _matching_answer(session, question, asked, here, hashes)
+    runs = trial_controls(session, answer.best.trial_id)
+    return replace(answer, notes=(*answer.notes, *notes_of(runs, answer.best.median_us)))
+
+
+def _matching_answer(
+    session: Session,
+    question: Question,
+    asked: Workload,
+    here: Environment | None,
+    hashes: Mapping[str, str],
+) -> BestAnswer:
     from tuner.store import queries
 
     candidates = partial(queries.best_candidates, session, implementation=question.implementation)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tuner.api.common import find_operator
 from tuner.api.common import open_database
 from tuner.api.plain import plain
+from tuner.domain.controls import RunControls
 from tuner.domain.identity import Plain
 from tuner.errors import UsageError
 from tuner.operator import Operator
@@ -75,7 +76,8 @@ def show_trial(trial_id: int, settings: Settings) -> dict[str, Plain]:
     """Return everything stored of a trial, as one JSON-ready object: the whole chain.
 
     ``claim`` tells what the trial is among the confirmed ones of its workload, environment and
-    protocol; ``reproductions`` lists its reruns.
+    protocol; ``controls`` what was measured beside it in its runs; ``notes`` what a reader of
+    its time must know of them; ``reproductions`` lists its reruns.
 
     Raises:
         NotFound: There is no such trial, or no database.
@@ -91,7 +93,9 @@ def trial_as_plain(session: Session, trial_id: int) -> dict[str, Plain]:
         NotFound: There is no such trial.
     """
     from tuner.report.chain import claim_of
+    from tuner.report.controls import notes_of
     from tuner.store import queries
+    from tuner.store.controls import trial_controls
     from tuner.store.reproductions import list_reproductions
 
     detail = queries.trial_detail(session, trial_id)
@@ -102,11 +106,25 @@ def trial_as_plain(session: Session, trial_id: int) -> dict[str, Plain]:
         with_samples=True,
     )
     reruns = list_reproductions(session, original_kind="trial", original_id=str(trial_id))
+    runs = trial_controls(session, trial_id)
     return {
         "schema": "tuner.trial/1",
         "claim": plain(claim_of(detail, candidates)),
         **plain(detail),
+        "controls": [controls_as_plain(each) for each in runs],
+        "notes": notes_of(runs, detail.summary.median_us or detail.summary.quick_median_us),
         "reproductions": plain(reruns),
+    }
+
+
+def controls_as_plain(run: RunControls) -> dict[str, Plain]:
+    """Return the controls of a run, with what follows from them, for JSON."""
+    fields: dict[str, Plain] = plain(run)
+    return {
+        **fields,
+        "copy_gb_s": run.copy_gb_s,
+        "drift": run.drift,
+        "is_marked": run.is_marked,
     }
 
 

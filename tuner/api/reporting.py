@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 from tuner import __version__
 from tuner.api.common import open_database
-from tuner.api.figures import check_copy
 from tuner.api.viewing import check_size
 from tuner.domain.identity import Plain
 from tuner.settings import load_settings
@@ -56,7 +55,6 @@ def write_report(
     formats: Sequence[ReportFormat] = ALL_FORMATS,
     images: ImageChoice = "none",
     trials: Sequence[int] = (),
-    copy_gb_s: float | None = None,
     settings: Settings | None = None,
 ) -> ReportFiles:
     """Write the report of a study into a folder.
@@ -69,8 +67,6 @@ def write_report(
         images: Whether each chart is written as a picture too. Needs Chrome or Chromium;
             without it the rest is written and the answer says why pictures are missing.
         trials: Ids of trials whose samples are drawn beside those of the winners.
-        copy_gb_s: What a plain copy reaches on the device, in 10^9 bytes a second, for a line
-            in the chart of bandwidths; None draws none.
         settings: None reads them from the environment and ``tuner.toml``.
 
     Raises:
@@ -82,7 +78,6 @@ def write_report(
     from tuner.report.study_report import read_study_report
     from tuner.store import queries
 
-    check_copy(copy_gb_s)
     created_at = datetime.now(UTC)
     with open_database(settings or load_settings(), create=False, writable=False) as store:
         revision = store.info().revision
@@ -103,7 +98,7 @@ def write_report(
                 )
                 if "csv" in formats:
                     _write_tables(session, report, staging)
-            problem = _write_pages(report, staging, formats, images, copy_gb_s)
+            problem = _write_pages(report, staging, formats, images)
             files = _names(staging)
     return ReportFiles(folder, files, problem)
 
@@ -192,13 +187,12 @@ def _write_pages(
     folder: Path,
     formats: Sequence[ReportFormat],
     images: ImageChoice,
-    copy_gb_s: float | None,
 ) -> str:
     """Write pictures, Markdown and HTML; return why pictures are missing, or ""."""
     from tuner.report.charts import study_charts
 
     wants_charts = "html" in formats or images != "none"
-    groups = study_charts(report, copy_gb_s=copy_gb_s) if wants_charts else ()
+    groups = study_charts(report) if wants_charts else ()
     problem, links = _write_images(groups, folder, images)
     for name in ("md", "html"):
         if name in formats:

@@ -26,6 +26,7 @@ from tuner.domain.workload import shape_text
 from tuner.errors import NotFound
 from tuner.errors import TunerError
 from tuner.operator import Operator
+from tuner.report.controls import marks
 from tuner.report.reproduce import build_changes
 from tuner.report.reproduce import Entry
 from tuner.report.reproduce import environment_differences
@@ -152,6 +153,7 @@ def _run(session: _Session, shape: str | None, *, current_source: bool) -> Repro
                 f"what was not the same in study {used[0]} was measured again as study {used[1]}; "
                 "both together are judged"
             )
+    notes += _marks(session.store, study_ids)
     ordered = tuple(entries[id(each)] for each in planned)
     return ReproductionReport(
         record=subject.record,
@@ -193,6 +195,14 @@ def _measure_group(
             both = merged(entries[id(each)].rerun, again)
             entries[id(each)] = _entry(session, each, both, protocol)
     return [entries[id(each)] for each in group], study_ids
+
+
+def _marks(store: Store, study_ids: Sequence[int]) -> list[str]:
+    """Return why the runs of the reruns are marked."""
+    from tuner.store.controls import study_controls
+
+    with store.session() as session:
+        return [note for each in study_ids for note in marks(study_controls(session, each))]
 
 
 def _needs_second_look(entry: Entry) -> bool:
@@ -297,6 +307,7 @@ def _measure(
         planned=len(points),
     )
     runner = RerunRunner(
+        operator=subject.operator,
         definition=definition,
         points=points,
         recorder=session.store.recorder(),

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from tuner.api.common import open_database
 from tuner.api.common import open_worker
 from tuner.api.common import open_workers
 from tuner.api.common import source_hashes
+from tuner.domain.controls import RunControls
 from tuner.domain.study import SourceText
 from tuner.domain.study import StudyDefinition
 from tuner.domain.workload import Workload
@@ -51,6 +53,7 @@ class StudyResult:
         best: Best config of each workload that has a valid one, in the study's order.
         unanswered: Workloads without a valid config.
         uncovered: Spaces of which configs were not tried, because of the budget or by plan.
+        controls: What was measured beside the trials of this run, by workload.
         database: Path, or URL without user and password.
         elapsed_s: Wall-clock seconds of this run.
     """
@@ -62,6 +65,7 @@ class StudyResult:
     best: tuple[BestAnswer, ...]
     unanswered: tuple[Workload, ...]
     uncovered: tuple[Coverage, ...]
+    controls: tuple[RunControls, ...]
     database: str
     elapsed_s: float
 
@@ -103,8 +107,7 @@ def run_study(
     """
     from tuner.study.runner import StudyRunner
 
-    settings = settings or load_settings()
-    begun = time.monotonic()
+    settings, begun = settings or load_settings(), time.monotonic()
     spec, operator = _load(study, shapes, settings)
     with open_worker(device_for(device, spec.device, settings), settings) as worker:
         plan, definition, sources = define_study(spec, operator, worker)
@@ -130,8 +133,9 @@ def run_study(
             study_id, finished = runner.run()
             answers, unanswered = _answers(store, operator, plan, worker)
             counts = _counts(store, study_id)
+            controls = _controls(store, study_id, runner.controls.started_at)
     return StudyResult(
-        study_id, spec.name, finished, counts, answers, unanswered, runner.uncovered(),
+        study_id, spec.name, finished, counts, answers, unanswered, runner.uncovered(), controls,
         str(store.location), time.monotonic() - begun,
     )  # fmt: skip
 
@@ -199,6 +203,14 @@ def _counts(store: Store, study_id: int) -> Mapping[str, int]:
 
     with store.session() as session:
         return queries.counts_by_outcome(session, study_id)
+
+
+def _controls(store: Store, study_id: int, started_at: datetime) -> tuple[RunControls, ...]:
+    from tuner.store.controls import study_controls
+
+    with store.session() as session:
+        found = study_controls(session, study_id)
+    return tuple(each for each in found if each.run_started_at == started_at)
 
 
 def _ignore_event(_event: object) -> None:

@@ -119,6 +119,8 @@ class StudyView:
         implementations: Names, sorted.
         workloads: In the order of the study.
         failures: Grouped, by outcome.
+        controls: Of each run and workload.
+        marks: Why runs are marked, one line each.
         environment: Every field of machine and toolchain.
         environment_key: Identifies them.
     """
@@ -128,6 +130,8 @@ class StudyView:
     implementations: tuple[str, ...]
     workloads: tuple[WorkloadView, ...]
     failures: tuple[FailureGroup, ...]
+    controls: Table
+    marks: tuple[str, ...]
     environment: Table
     environment_key: str
 
@@ -139,6 +143,8 @@ def study_view(study: str | int, settings: Settings) -> StudyView:
         NotFound: There is no such study, or no database.
         UsageError: It has too many trials for one page.
     """
+    from tuner.report.controls import controls_table
+    from tuner.report.controls import marks
     from tuner.report.tables import environment_table
     from tuner.report.tables import study_facts
 
@@ -151,6 +157,8 @@ def study_view(study: str | int, settings: Settings) -> StudyView:
         implementations=report.implementations,
         workloads=tuple(_workload(report, each) for each in report.workloads),
         failures=failures,
+        controls=controls_table(report),
+        marks=tuple(marks(report.controls)),
         environment=environment_table(report),
         environment_key=report.study.environment_key,
     )

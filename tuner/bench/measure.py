@@ -36,22 +36,24 @@ class BufferSets:
         device: The device.
         arrays: Those of the problem's arrays that the kernels take: others would make sets look
             larger than what is touched.
-        first: Buffers with the timed inputs and for the outputs; not freed here.
-        fill: Writes the timed inputs into a further set.
+        first: Buffers with the timed inputs and for the outputs; not freed here. None makes a
+            first set like the others.
+        fill: Writes the timed inputs into a set made here.
     """
 
     def __init__(
         self,
         device: Device,
         arrays: Sequence[ArraySpec],
-        first: dict[str, Buffer],
+        first: dict[str, Buffer] | None,
         fill: Callable[[dict[str, Buffer]], None],
     ) -> None:
         self._device = device
         self._sizes_bytes = {array.name: array_bytes(array) for array in arrays}
         self._scratch = [array.name for array in arrays if array.role == "scratch"]
         self._fill = fill
-        self._sets = [first]
+        self._sets = [] if first is None else [first]
+        self._given = len(self._sets)
 
     @property
     def set_bytes(self) -> int:
@@ -75,11 +77,11 @@ class BufferSets:
                 self._device.fill(each[name], 0)
 
     def close(self) -> None:
-        """Free all but the first."""
-        for own in self._sets[1:]:
+        """Free what was made here."""
+        for own in self._sets[self._given :]:
             for buffer in own.values():
                 self._device.free(buffer)
-        del self._sets[1:]
+        del self._sets[self._given :]
 
     def _new_set(self) -> dict[str, Buffer]:
         buffers: dict[str, Buffer] = {}

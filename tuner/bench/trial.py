@@ -18,6 +18,7 @@ from functools import partial
 from typing import Literal
 from typing import TypeAlias
 
+from tuner.bench import controls
 from tuner.bench.compare import is_non_finite
 from tuner.bench.devices.base import Buffer
 from tuner.bench.devices.base import Device
@@ -34,6 +35,7 @@ from tuner.bench.validate import Checker
 from tuner.bench.validate import timed_case
 from tuner.domain.job import CompileJob
 from tuner.domain.job import ConfirmJob
+from tuner.domain.job import ControlJob
 from tuner.domain.job import InputCase
 from tuner.domain.job import Kernel
 from tuner.domain.job import Problem
@@ -64,7 +66,7 @@ FRESH_SEED_STEP = 1  # the check after timing uses the next seed: input no launc
 MAX_LOG_CHARS = 65_536
 
 OnStage: TypeAlias = Callable[[Stage, int], None]
-Job: TypeAlias = TrialJob | ConfirmJob | ScreenJob
+Job: TypeAlias = TrialJob | ConfirmJob | ScreenJob | ControlJob
 
 _OUTCOMES: tuple[tuple[type[BaseException], Outcome], ...] = (
     (BuildFailed, Outcome.COMPILE_ERROR),
@@ -172,6 +174,44 @@ class Bench:
             self._attempt(run, position, on_stage, Stage.MEASURE, partial(self._take, run))
         for position, run in enumerate(runs):
             self._finish(run, position, on_stage, job)
+        return self._reports(runs)
+
+    def run_controls(self, job: ControlJob, on_stage: OnStage) -> list[TrialReport]:
+        """Measure null kernel, copy and sentinel, one report for each, in this order.
+
+        One after the other: in a hot cache the copy would evict what the sentinel needs. The
+        sentinel comes last, on a device that the others have brought out of its rest.
+        """
+        runs = [
+            _Run(controls.null_kernel()),
+            _Run(controls.copy_kernel(job.copy_bytes)),
+            _Run(job.kernel),
+        ]
+        self._control(runs[0], 0, job, controls.null_sets(self._device), on_stage)
+        copy_sets = controls.copy_sets(self._device, job.copy_bytes)
+        self._control(runs[1], 1, job, copy_sets, on_stage)
+        self._control(runs[2], 2, job, None, on_stage)
+        return self._reports(runs)
+
+    def _control(
+        self,
+        run: _Run,
+        position: int,
+        job: ControlJob,
+        sets: BufferSets | None,
+        on_stage: OnStage,
+    ) -> None:
+        """Build and sample a control; its own buffer sets are freed at once."""
+        reason = self._device.facts.languages.get(run.kernel.language, "")
+        if reason:  # asked for, a missing compiler would end the study
+            run.failure = Failure(Outcome.COMPILE_ERROR, Stage.BUILD, reason)
+        self._attempt(run, position, on_stage, Stage.BUILD, partial(self._build, run))
+        self._attempt(run, position, on_stage, Stage.MEASURE, partial(self._sample, run, job, sets))
+        self._keep_samples(run)
+        if sets is not None and not self.device_lost:
+            sets.close()
+
+    def _reports(self, runs: Sequence[_Run]) -> list[TrialReport]:
         for run in runs:
             if self.device_lost and run.failure is None:
                 run.failure = Failure(
@@ -234,15 +274,16 @@ class Bench:
             raise UnstableResult(f"right before timing, then wrong: {message}")
         raise NonFiniteResult(message) if is_non_finite(report.message) else WrongResult(message)
 
-    def _sample(self, run: _Run, job: Job) -> None:
-        self._warm_up(run, job)
+    def _sample(self, run: _Run, job: Job, sets: BufferSets | None = None) -> None:
+        self._warm_up(run, job, sets)
         for _ in range(job.sampling.samples):
             self._take(run)
 
-    def _warm_up(self, run: _Run, job: Job) -> None:
+    def _warm_up(self, run: _Run, job: Job, sets: BufferSets | None = None) -> None:
         assert run.executable is not None
         started = time.perf_counter()
-        sets = self._sets_of(job, run.executable.array_names)
+        if sets is None:
+            sets = self._sets_of(job, run.executable.array_names)
         run.sampler = Sampler(self._device, run.executable.bind, sets, job.sampling)
         run.sampler.warm_up()
         run.measure_s += time.perf_counter() - started
@@ -255,13 +296,16 @@ class Bench:
 
     def _finish(self, run: _Run, position: int, on_stage: OnStage, job: Job) -> None:
         """Keep the samples, free what sampling took, and check with input no launch has seen."""
+        self._keep_samples(run)
+        self._attempt(
+            run, position, on_stage, Stage.REVALIDATE, partial(self._check_after, run, job)
+        )
+
+    def _keep_samples(self, run: _Run) -> None:
         if run.sampler is not None and not self.device_lost:
             if run.failure is None:
                 run.process = run.sampler.report()
             run.sampler.close()
-        self._attempt(
-            run, position, on_stage, Stage.REVALIDATE, partial(self._check_after, run, job)
-        )
 
     def _check_after(self, run: _Run, job: Job) -> None:
         checker = self._checker_of(job.problem)

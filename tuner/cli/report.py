@@ -47,12 +47,6 @@ def report(
         list[int] | None,
         typer.Option("--trial", help="Draw the samples of this trial too.", metavar="ID", min=1),
     ] = None,
-    copy_gb_s: Annotated[
-        float | None,
-        typer.Option(
-            "--copy-gb-s", help="Measured speed of a plain copy, for a line.", metavar="X"
-        ),
-    ] = None,
     db: options.Db = None,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
@@ -76,7 +70,6 @@ def report(
         formats=[each.value for each in format_names or ReportFormatOption],
         images=images.value,
         trials=trial or (),
-        copy_gb_s=copy_gb_s,
         settings=options.settings_from(db),
     )
     print_text("\n".join(str(written.folder / name) for name in written.files))

@@ -76,6 +76,7 @@ def _report(
     from tuner.cli.output import print_rows
     from tuner.cli.output import say
     from tuner.domain.identity import config_text
+    from tuner.report.controls import marks
 
     if format_name is options.Format.JSON:
         print_object(
@@ -90,6 +91,7 @@ def _report(
                 "best": [answer.as_plain() for answer in result.best],
                 "unanswered": [each.as_plain() for each in result.unanswered],
                 "uncovered": [_uncovered_plain(each) for each in result.uncovered],
+                "marks": marks(result.controls),
             },
             output=output,
         )
@@ -116,6 +118,7 @@ def _report(
     for workload in result.unanswered:
         say(f"no valid config for {workload.shape_text}")
     _say_uncovered(result)
+    _say_marks(result)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.counts.items()))
     state = "finished" if result.finished else "stopped by its budget; run again to go on"
     say(f"study {result.name} (id {result.study_id}) {state}: {counts}; {result.elapsed_s:.1f} s")
@@ -140,6 +143,17 @@ def _say_uncovered(result: StudyResult) -> None:
         say(f"not covered: {each}")
     if len(result.uncovered) > MOST_UNCOVERED:
         say(f"not covered: parts of {len(result.uncovered) - MOST_UNCOVERED} more spaces")
+
+
+def _say_marks(result: StudyResult) -> None:
+    """Say in one line that the run is marked, by the workload that drifted most."""
+    from tuner.cli.output import say
+    from tuner.report.controls import marks
+
+    found = marks(result.controls)
+    if found:
+        others = f" for {len(found)} shapes" if len(found) > 1 else ""
+        say(f"run marked{others}: {found[0]}, with --fresh")
 
 
 def _device_of(result: StudyResult) -> str:

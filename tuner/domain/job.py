@@ -238,6 +238,23 @@ class ScreenJob:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlJob:
+    """Measure the controls of a run, one after the other: see ``tuner.domain.controls``.
+
+    Attributes:
+        kernel: The sentinel, which a trial has checked.
+        problem: What it solves.
+        sampling: How each is measured.
+        copy_bytes: Bytes that the copy reads and writes, together.
+    """
+
+    kernel: Kernel
+    problem: Problem
+    sampling: Sampling
+    copy_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class BuildJob:
     """Build a kernel for a device without it, into the cache that its worker builds from.
 

@@ -81,9 +81,10 @@ def chain_text(trial: Mapping[str, Plain], *, with_source: bool) -> str:
         with_source: Print the kernel's text too.
     """
     sections = (
-        ("claim", _claim_lines(trial)),
+        ("claim", [*_claim_lines(trial), *trial["notes"]]),
         ("trial", _trial_lines(trial)),
         ("processes and samples", _process_lines(trial)),
+        ("controls", _control_lines(trial)),
         ("validation", _validation_lines(trial)),
         ("protocol", [f"{name}: {_text(value)}" for name, value in trial["protocol"].items()]),
         ("environment", _environment_lines(trial)),
@@ -153,6 +154,19 @@ def _process_lines(trial: Mapping[str, Plain]) -> list[str]:
         )
     if lines:
         lines.append("every sample: --format json, or tuner export samples")
+    return lines
+
+
+def _control_lines(trial: Mapping[str, Plain]) -> list[str]:
+    lines = []
+    for run in trial["controls"]:
+        drift = "no two measurements" if run["drift"] is None else f"drift {run['drift']:.2%}"
+        lines.append(
+            f"run of {run['run_started_at']}: null kernel {_text(run['null_us'])} us, copy of "
+            f"{_text(run['copy_bytes'])} bytes {_text(run['copy_us'])} us, sentinel trial "
+            f"{run['sentinel_id']}: {drift}{' (marked)' if run['is_marked'] else ''}"
+        )
+        lines += [f"failed: {each}" for each in run["failures"]]
     return lines
 
 

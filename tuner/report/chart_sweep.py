@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from tuner.domain.controls import RunControls
 from tuner.domain.study import BestCandidate
+from tuner.domain.workload import Workload
 from tuner.report.chart_style import Figure
 from tuner.report.chart_style import label
 from tuner.report.chart_style import Style
@@ -17,6 +19,7 @@ MIN_SWEEP_SHAPES = 2
 # Lower panel, upper panel: the legend stands above both.
 TIME_DOMAIN = (0.56, 1.0)
 BANDWIDTH_DOMAIN = (0.0, 0.46)
+COPY_COLOR = "#888888"  # seen on a dark and on a light page
 
 
 def sweep_shapes(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -38,15 +41,14 @@ def sweep_shapes(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
 def sweep_figure(
     results: Mapping[str, Sequence[BestCandidate]],
     style_of: Mapping[str, Style],
-    *,
-    copy_gb_s: float | None = None,
+    copies: Sequence[RunControls] = (),
 ) -> Figure:
     """Draw each implementation's time and bandwidth over the size of the last dimension.
 
     Args:
         results: Confirmed results by implementation; those of one have different last dimensions.
         style_of: Style of each implementation.
-        copy_gb_s: What a plain copy reaches on the device, drawn as a line; None draws none.
+        copies: Copies of as many bytes, which have a time; drawn as a line beside them.
     """
     sizes = sorted({each.workload.shape[-1] for group in results.values() for each in group})
     data = [
@@ -56,8 +58,11 @@ def sweep_figure(
             name, sorted(group, key=lambda each: each.workload.shape[-1]), style_of[name]
         )
     ]
+    data += _copy_traces(sorted(copies, key=lambda each: each.workload.shape[-1]))
     top_gb_s = max(
-        copy_gb_s or 0.0, *(each.bandwidth_gb_s for group in results.values() for each in group)
+        *(each.bandwidth_gb_s for group in results.values() for each in group),
+        *(each.copy_gb_s or 0.0 for each in copies),
+        0.0,
     )
     x_axis = {
         "type": "log",
@@ -83,56 +88,74 @@ def sweep_figure(
         },
         "margin": {"l": 80, "r": 30, "t": 90, "b": 60},
     }  # fmt: skip
-    if copy_gb_s is not None:
-        layout |= _copy_line(copy_gb_s)
     return {"data": data, "layout": layout}
 
 
 def _traces(name: str, group: Sequence[BestCandidate], style: Style) -> list[dict[str, Any]]:
-    medians = [each.median_us for each in group]
+    medians_us = [each.median_us for each in group]
     shared = {
-        "type": "scatter",
         "mode": "lines+markers",
         "name": label(name),
         "legendgroup": label(name),
-        "x": [each.workload.shape[-1] for each in group],
         "line": {"color": style.color, "dash": style.dash},
         "marker": {"color": style.color, "symbol": style.symbol, "size": 8},
-        "customdata": [label(each.workload.shape_text, 60) for each in group],
+    }
+    time, bandwidth = _in_both_panels(
+        [each.workload for each in group],
+        medians_us,
+        [each.bandwidth_gb_s or None for each in group],
+        shared,
+    )
+    time["error_y"] = {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(each.process_medians_us) - each.median_us for each in group],
+        "arrayminus": [each.median_us - min(each.process_medians_us) for each in group],
+    }
+    return [time, bandwidth]
+
+
+def _copy_traces(copies: Sequence[RunControls]) -> list[dict[str, Any]]:
+    if not copies:
+        return []
+    return _in_both_panels(
+        [each.workload for each in copies],
+        [each.copy_us for each in copies],
+        [each.copy_gb_s for each in copies],
+        {
+            "mode": "lines",
+            "name": "copy of as many bytes",
+            "legendgroup": "copy of as many bytes",
+            "line": {"color": COPY_COLOR, "dash": "dash", "width": 1.5},
+        },
+    )
+
+
+def _in_both_panels(
+    workloads: Sequence[Workload],
+    times_us: Sequence[float | None],
+    bandwidths_gb_s: Sequence[float | None],
+    look: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    shared = {
+        "type": "scatter",
+        **look,
+        "x": [each.shape[-1] for each in workloads],
+        "customdata": [label(each.shape_text, 60) for each in workloads],
     }
     time = {
         **shared,
-        "y": medians,
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": [max(each.process_medians_us) - each.median_us for each in group],
-            "arrayminus": [each.median_us - min(each.process_medians_us) for each in group],
-        },
+        "y": times_us,
         "hovertemplate": "%{customdata}: %{y:.4g} µs",
         "xaxis": "x",
         "yaxis": "y",
     }
     bandwidth = {
         **shared,
-        "y": [each.bandwidth_gb_s or None for each in group],
+        "y": bandwidths_gb_s,
         "showlegend": False,
         "hovertemplate": "%{customdata}: %{y:.4g} GB/s",
         "xaxis": "x2",
         "yaxis": "y2",
     }
     return [time, bandwidth]
-
-
-def _copy_line(copy_gb_s: float) -> dict[str, Any]:
-    at = {"xref": "paper", "yref": "y2"}
-    return {
-        "shapes": [
-            {"type": "line", "x0": 0, "x1": 1, "y0": copy_gb_s, "y1": copy_gb_s,
-             "line": {"dash": "dash", "width": 1.5}, **at}
-        ],
-        "annotations": [
-            {"x": 0.01, "xanchor": "left", "y": copy_gb_s, "yanchor": "bottom",
-             "text": f"copy, {copy_gb_s:.0f} GB/s", **at}
-        ],
-    }  # fmt: skip

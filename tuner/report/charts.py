@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tuner.domain.controls import fastest_copy
 from tuner.domain.identity import config_text
 from tuner.domain.study import BestCandidate
 from tuner.report.chart_bars import bar_figure
@@ -55,17 +56,12 @@ class ChartGroup:
     charts: tuple[Chart, ...]
 
 
-def study_charts(report: StudyReport, *, copy_gb_s: float | None = None) -> tuple[ChartGroup, ...]:
-    """Return the groups of charts for which the study has data.
-
-    Args:
-        report: The study.
-        copy_gb_s: What a plain copy reaches on the device; None draws no such line.
-    """
+def study_charts(report: StudyReport) -> tuple[ChartGroup, ...]:
+    """Return the groups of charts for which the study has data."""
     style_of = styles(report.implementations)
     groups = (
         _bars(report, style_of),
-        _sweep(report, style_of, copy_gb_s),
+        _sweep(report, style_of),
         _heatmaps(report),
         _samples(report, style_of),
     )
@@ -98,9 +94,7 @@ def _bars(report: StudyReport, style_of: Mapping[str, Style]) -> ChartGroup:
     )
 
 
-def _sweep(
-    report: StudyReport, style_of: Mapping[str, Style], copy_gb_s: float | None
-) -> ChartGroup:
+def _sweep(report: StudyReport, style_of: Mapping[str, Style]) -> ChartGroup:
     measured = [each for each in report.workloads if each.confirmed]
     in_sweep = set(sweep_shapes([each.workload.shape for each in measured]))
     # One dtype and one set of scalars: shapes that occur twice would make a line jump.
@@ -115,9 +109,13 @@ def _sweep(
     others = [each.label for each in measured if each not in chosen.values()]
     if chosen:
         ordered = {name: results[name] for name in report.implementations if name in results}
-        figure = sweep_figure(ordered, style_of, copy_gb_s=copy_gb_s)
-        caption = f"Not of this element count, so not drawn: {', '.join(others)}." if others else ""
-        charts = (Chart("sweep", "Equal element count", caption, figure, 920, 760),)
+        copies = [copy for each in chosen.values() if (copy := fastest_copy(each.beside))]
+        figure = sweep_figure(ordered, style_of, copies)
+        words = [
+            *([f"Not of this element count, so not drawn: {', '.join(others)}."] if others else []),
+            *(["Dashed: a copy of as many bytes, measured beside the best."] if copies else []),
+        ]
+        charts = (Chart("sweep", "Equal element count", " ".join(words), figure, 920, 760),)
     cache = report.protocol.cache if report.protocol else "unknown"
     return ChartGroup(
         "chart-sweep",

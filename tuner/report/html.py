@@ -14,7 +14,8 @@ from typing import Any
 from tuner.report.chart_style import template
 from tuner.report.charts import all_charts
 from tuner.report.charts import ChartGroup
-from tuner.report.markdown import CPU_NOTE
+from tuner.report.controls import controls_table
+from tuner.report.markdown import warnings_of
 from tuner.report.study_report import StudyReport
 from tuner.report.tables import best_table
 from tuner.report.tables import comparison_table
@@ -49,8 +50,13 @@ def html_page(report: StudyReport, groups: Sequence[ChartGroup]) -> str:
     return environment.get_template("report.html.j2").render(
         study=report.study,
         facts=study_facts(report),
-        cpu_note=CPU_NOTE if report.is_cpu else "",
-        tables=[comparison_table(report), best_table(report), failure_table(report)],
+        warnings=warnings_of(report),
+        tables=[
+            comparison_table(report),
+            best_table(report),
+            failure_table(report),
+            controls_table(report),
+        ],
         environment=environment_table(report),
         groups=groups,
         policy=_policy(scripts),

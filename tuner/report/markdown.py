@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from tuner.report.controls import controls_table
+from tuner.report.controls import marks
 from tuner.report.study_report import StudyReport
 from tuner.report.tables import best_table
 from tuner.report.tables import Cell
@@ -29,9 +31,14 @@ def markdown_page(report: StudyReport, images: Mapping[str, Sequence[tuple[str, 
     lines = [f"# Tuning report: {_words(report.study.name)}", ""]
     lines += [f"- {name}: {_words(value)}" for name, value in study_facts(report).items()]
     lines.append("")
-    if report.is_cpu:
-        lines += [f"> {CPU_NOTE}", ""]
-    for table in (comparison_table(report), best_table(report), failure_table(report)):
+    for warning in warnings_of(report):
+        lines += [f"> {_words(warning)}", ""]
+    for table in (
+        comparison_table(report),
+        best_table(report),
+        failure_table(report),
+        controls_table(report),
+    ):
         lines += _table(table)
     for heading, pictures in images.items():
         lines += [f"## {_words(heading)}", ""]
@@ -40,6 +47,11 @@ def markdown_page(report: StudyReport, images: Mapping[str, Sequence[tuple[str, 
     made = report.created_at.isoformat(timespec="seconds")
     lines.append(f"Made by tuner {report.program_version} at {made}.")
     return "\n".join(lines) + "\n"
+
+
+def warnings_of(report: StudyReport) -> list[str]:
+    """Return what a reader must know before the figures."""
+    return [*([CPU_NOTE] if report.is_cpu else []), *marks(report.controls)]
 
 
 def code(text: str) -> str:

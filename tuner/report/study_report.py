@@ -16,6 +16,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tuner.domain.controls import RunControls
 from tuner.domain.environment import Environment
 from tuner.domain.identity import Config
 from tuner.domain.identity import Plain
@@ -28,6 +29,8 @@ from tuner.errors import NotFound
 from tuner.report.best import answer_exact
 from tuner.report.best import BestAnswer
 from tuner.store import queries
+from tuner.store.controls import study_controls
+from tuner.store.controls import trial_controls
 from tuner.store.views import StudySummary
 from tuner.store.views import TrialSummary
 
@@ -72,6 +75,8 @@ class WorkloadReport:
         confirmed: Confirmed trials of this study, fastest first, with their samples.
         answer: The best of them with its ties; None where there is none.
         trials: All trials of the study on it, in the order they were started.
+        beside: Controls of the runs in which the best was measured, of another study's where
+            its verdict was taken over.
     """
 
     workload: Workload
@@ -79,6 +84,7 @@ class WorkloadReport:
     confirmed: tuple[BestCandidate, ...]
     answer: BestAnswer | None
     trials: tuple[TrialSummary, ...]
+    beside: tuple[RunControls, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,7 @@ class StudyReport:
         workloads: In the order of the study.
         implementations: Names of all implementations, sorted.
         chosen: Trials whose samples were asked for.
+        controls: Of each run and workload, and of other studies' runs in which a best was measured.
         revision: Schema revision of the database.
         program_version: Of the program that made the report.
         created_at: When the report was made, UTC.
@@ -103,6 +110,7 @@ class StudyReport:
     workloads: tuple[WorkloadReport, ...]
     implementations: tuple[str, ...]
     chosen: tuple[SampledTrial, ...]
+    controls: tuple[RunControls, ...]
     revision: str
     program_version: str
     created_at: datetime
@@ -142,13 +150,16 @@ def read_study_report(
     """
     trials = queries.list_trials(session, study.id)
     environment, protocol = _measured_by(session, trials)
+    workloads = _workload_reports(session, study, trials)
+    beside = (run for each in workloads for run in each.beside)
     return StudyReport(
         study=study,
         environment=environment,
         protocol=protocol,
-        workloads=_workload_reports(session, study, trials),
+        workloads=workloads,
         implementations=tuple(sorted({trial.implementation for trial in trials})),
         chosen=tuple(_sampled(session, study, trial_id) for trial_id in dict.fromkeys(chosen)),
+        controls=tuple(dict.fromkeys((*study_controls(session, study.id), *beside))),
         revision=revision,
         program_version=program_version,
         created_at=created_at,
@@ -250,7 +261,9 @@ def _workload_report(
         )
         if each.trial_id in wanted and all(each.samples_us) and each.samples_us
     )
-    return WorkloadReport(workload, label, confirmed, _answer(workload, confirmed), tuple(trials))
+    answer = _answer(workload, confirmed)
+    beside = trial_controls(session, answer.best.trial_id) if answer else ()
+    return WorkloadReport(workload, label, confirmed, answer, tuple(trials), tuple(beside))
 
 
 def _answer(workload: Workload, confirmed: Sequence[BestCandidate]) -> BestAnswer | None:

@@ -33,6 +33,7 @@ BEST_COLUMNS = (
     "samples_per_process", "tie_count", "ties", "runner_up_implementation", "runner_up_config",
     "runner_up_trial_id", "runner_up_median_us", "runner_up_ratio", "runner_up_ratio_low",
     "runner_up_ratio_high", "warnings", "source_hash", "environment_key", "protocol_key",
+    "sentinel_drift",
 )  # fmt: skip
 
 
@@ -250,6 +251,7 @@ def _best_row(
         "source_hash": best.source_hash,
         "environment_key": best.environment.key,
         "protocol_key": best.protocol.key,
+        "sentinel_drift": workload.beside[-1].drift if workload.beside else None,
     }
 
 

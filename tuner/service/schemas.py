@@ -192,6 +192,8 @@ class Trial(TypedDict):
     protocol: JsonObject
     source: JsonObject
     origin: str
+    controls: list[JsonObject]
+    notes: list[str]
     reproductions: list[JsonObject]
 
 

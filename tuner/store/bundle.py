@@ -26,6 +26,7 @@ from tuner.store.bundle_rows import BundleRow
 from tuner.store.bundle_rows import decode_row
 from tuner.store.bundle_rows import encode_row
 from tuner.store.bundle_rows import EVIDENCE
+from tuner.store.bundle_rows import OF_STUDIES
 from tuner.store.bundle_rows import OF_TRIALS
 from tuner.store.bundle_rows import VOCABULARY
 from tuner.store.models import ProcessRow
@@ -61,6 +62,12 @@ def iter_rows(session: Session, study_id: int | None = None) -> Iterator[BundleR
         query = query.where(studies.c.id == study_id)
     yield from _plain_rows(session, StudyRow, query)
     yield from _trial_rows(session, study_id)
+    for model in OF_STUDIES:
+        table = table_of(model)
+        query = select(table)
+        if study_id is not None:
+            query = query.where(table.c.study_id == study_id)
+        yield from _plain_rows(session, model, query)
     if study_id is None:
         for model in EVIDENCE:
             yield from _plain_rows(session, model, select(table_of(model)))

@@ -24,6 +24,7 @@ from tuner.errors import UsageError
 from tuner.store import rows
 from tuner.store.checksums import CHECKSUM_COLUMN
 from tuner.store.checksums import row_checksum
+from tuner.store.control_models import ControlRow
 from tuner.store.evidence import read_record
 from tuner.store.evidence_models import EvidenceFileRow
 from tuner.store.evidence_models import RecordRow
@@ -51,11 +52,14 @@ VOCABULARY: tuple[type[DeclarativeBase], ...] = (
 )
 # What belongs to a trial, in the order in which it is written.
 OF_TRIALS: tuple[type[DeclarativeBase], ...] = (ProcessRow, ValidationRow, ProfileRow)
+# What belongs to a study and refers to its trials.
+OF_STUDIES: tuple[type[DeclarativeBase], ...] = (ControlRow,)
 EVIDENCE: tuple[type[DeclarativeBase], ...] = (EvidenceFileRow, RecordRow, ReproductionRow)
 BUNDLED: tuple[type[DeclarativeBase], ...] = (
     *VOCABULARY,
     *(StudyRow, TrialRow),
     *OF_TRIALS,
+    *OF_STUDIES,
     *EVIDENCE,
 )
 
@@ -229,5 +233,6 @@ _SENSE: Mapping[type[DeclarativeBase], Callable[[Values], bool]] = {
     ValidationRow: _is_json("first_bad_index"),
     ProfileRow: _is_json("samples_us", "extra"),
     RecordRow: _record_is_sound,
+    ControlRow: _is_json("samples_us"),
     ReproductionRow: _is_json("differences"),
 }

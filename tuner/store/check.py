@@ -20,6 +20,8 @@ from sqlalchemy.exc import SAWarning
 from tuner.domain.stats import median
 from tuner.store.checksums import CHECKSUM_COLUMN
 from tuner.store.checksums import row_checksum
+from tuner.store.control_models import ControlRow
+from tuner.store.controls import median_of_samples
 from tuner.store.engine import integrity_problems
 from tuner.store.evidence import read_record
 from tuner.store.evidence import record_values
@@ -55,6 +57,7 @@ def find_problems(connection: Connection) -> list[str]:
         ("derived values", _derived_problems),
         ("records", _record_problems),
         ("profiles", _profile_problems),
+        ("controls", _control_problems),
     ]
     problems: list[str] = []
     if connection.dialect.name == "sqlite":
@@ -225,3 +228,12 @@ def _profile_problems(connection: Connection) -> Iterator[str]:
     for row in connection.execute(query).mappings():
         if row["median_us"] != profile_values(read_profile(row))["median_us"]:
             yield f"derived: median of profile {row['id']} is not that of its samples"
+
+
+def _control_problems(connection: Connection) -> Iterator[str]:
+    """Check that the medians of controls are those of their samples."""
+    table = table_of(ControlRow)
+    query = select(table).order_by(table.c.id).execution_options(yield_per=_CHUNK_ROWS)
+    for row in connection.execute(query).mappings():
+        if row["median_us"] != median_of_samples(row):
+            yield f"derived: median of control {row['id']} is not that of its samples"

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from sqlalchemy import and_
 from sqlalchemy import ColumnElement
+from sqlalchemy import func
+from sqlalchemy import or_
 from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy import true
@@ -19,6 +22,7 @@ from sqlalchemy.orm import Session
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
 from tuner.domain.row_stream import RowStream
+from tuner.store.controls import run_drifts
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
 from tuner.store.models import ProcessRow
@@ -34,6 +38,7 @@ from tuner.store.times import iso_time
 # of 40 columns in SQLite, 2-core x86-64, medians of 9 turns, 2026-12-02).
 CHUNK_ROWS = 128
 
+_DRIFTS = run_drifts()
 _POINT: dict[str, Any] = {
     "study_id": TrialRow.study_id,
     "study": StudyRow.name,
@@ -79,6 +84,7 @@ _TRIAL: dict[str, Any] = {
     "started_at": iso_time(TrialRow.started_at),
     "finished_at": iso_time(TrialRow.finished_at),
     "strides": WorkloadRow.strides,
+    "sentinel_drift": _DRIFTS.c.drift,
 }
 _SAMPLE: dict[str, Any] = {
     "trial_id": TrialRow.id,
@@ -138,7 +144,7 @@ def iter_best(session: Session, *, study_id: int | None = None) -> Iterator[dict
 
 
 def _trials(columns: dict[str, Any], study_id: int | None) -> Select[*tuple[Any, ...]]:
-    query = (
+    query: Select[*tuple[Any, ...]] = (
         select(*(column.label(name) for name, column in columns.items()))
         .select_from(TrialRow)
         .join(StudyRow, StudyRow.id == TrialRow.study_id)
@@ -147,7 +153,29 @@ def _trials(columns: dict[str, Any], study_id: int | None) -> Select[*tuple[Any,
         .join(EnvironmentRow, EnvironmentRow.id == TrialRow.environment_id)
         .join(ProtocolRow, ProtocolRow.id == TrialRow.protocol_id)
     )
+    if "sentinel_drift" in columns:
+        query = query.outerjoin(_DRIFTS, _measured_last_in_run())
     return query if study_id is None else query.where(TrialRow.study_id == study_id)
+
+
+def _measured_last_in_run() -> ColumnElement[bool]:
+    """Return the condition that a trial's last process was measured in a run.
+
+    Where times of the trial and the run decide, its processes are not looked at.
+    """
+    measured_at = (
+        select(func.max(ProcessRow.recorded_at))
+        .where(ProcessRow.trial_id == TrialRow.id)
+        .scalar_subquery()
+    )
+    return and_(
+        _DRIFTS.c.study_id == TrialRow.study_id,
+        _DRIFTS.c.workload_id == TrialRow.workload_id,
+        TrialRow.quick_median_us.is_not(None),
+        or_(TrialRow.reused_from_id.is_(None), measured_at.is_not(None)),
+        or_(TrialRow.started_at >= _DRIFTS.c.begins_at, measured_at >= _DRIFTS.c.begins_at),
+        or_(_DRIFTS.c.ends_at.is_(None), measured_at < _DRIFTS.c.ends_at),
+    )
 
 
 def _stream(session: Session, query: Select[*tuple[Any, ...]]) -> RowStream:

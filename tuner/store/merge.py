@@ -22,6 +22,7 @@ from tuner.errors import UsageError
 from tuner.store import leases
 from tuner.store.bundle_rows import BUNDLED
 from tuner.store.bundle_rows import BundleRow
+from tuner.store.bundle_rows import OF_STUDIES
 from tuner.store.bundle_rows import OF_TRIALS
 from tuner.store.bundle_rows import VOCABULARY
 from tuner.store.checksums import CHECKSUM_COLUMN
@@ -50,6 +51,7 @@ _UNIQUE = {
     "tuner_source": ("source_hash",),
     "tuner_environment": ("fingerprint",),
     "tuner_protocol": ("key",),
+    "tuner_control": ("study_id", "workload_id", "run_started_at", "position", "kind"),
     "tuner_evidence_file": ("sha256",),
     "tuner_record": ("file_id", "line"),
     "tuner_reproduction": ("created_at", "original_kind", "original_id"),
@@ -99,7 +101,7 @@ class _Merger:
         elif row.model is TrialRow:
             if row.values["study_id"] not in self._skipped_studies:
                 self._add_trial(row, belonging)
-        else:
+        elif row.model not in OF_STUDIES or row.values["study_id"] not in self._skipped_studies:
             self._add_plain(row)
 
     def finish(self) -> None:

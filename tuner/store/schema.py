@@ -18,12 +18,19 @@ from sqlalchemy import Table
 
 from tuner.errors import NotFound
 from tuner.errors import SchemaMismatch
-from tuner.store import evidence_models  # noqa: F401 - registers its tables with Base
+from tuner.store import control_models  # noqa: F401 - registers its table with Base
+from tuner.store import evidence_models  # noqa: F401 - likewise
 from tuner.store import job_models  # noqa: F401 - likewise
 from tuner.store import profile_models  # noqa: F401 - likewise
 from tuner.store.models import Base
 
-REVISIONS = ("0001", "0002", "0003", "0004")  # oldest first; the last one is what the models say
+REVISIONS = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+)  # oldest first; the last one is what the models say
 
 # Not Alembic's default name: Optuna's tables bring an `alembic_version` of their own.
 VERSION_TABLE = "tuner_alembic_version"

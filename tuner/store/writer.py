@@ -21,6 +21,7 @@ from sqlalchemy import func
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tuner.domain.controls import ControlRound
 from tuner.domain.identity import canonical_json
 from tuner.domain.job import LaunchGeometry
 from tuner.domain.outcome import Outcome
@@ -40,6 +41,7 @@ from tuner.store import leases
 from tuner.store import nearby
 from tuner.store import resume
 from tuner.store import rows
+from tuner.store.controls import add_controls
 from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
@@ -260,6 +262,12 @@ class StudyRecorder:
                     raise DatabaseProblem(f"trial {trial_id} is not waiting for confirmation")
                 changes = confirm_trial(connection, trial, sound_report(report), position, required)
                 update_row(connection, TrialRow, trial_id, changes, trial)
+
+    def record_controls(self, study_id: int, measured: ControlRound) -> None:
+        """Store what the controls gave in one round of a run, all or nothing."""
+        with self._write() as connection:
+            leases.require_driver(connection, study_id)
+            add_controls(connection, study_id, measured)
 
     def finish_study(self, study_id: int) -> None:
         """Mark the study finished."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from tuner.domain.controls import ControlRound
 from tuner.domain.job import LaunchGeometry
 from tuner.domain.records import TrialReport
 from tuner.domain.study import NearbyResults
@@ -77,6 +78,9 @@ class Recorder(Protocol):
         A trial whose report failed takes that outcome; one with ``required`` valid processes
         becomes confirmed, with its median, range, bandwidth and stability warnings.
         """
+
+    def record_controls(self, study_id: int, measured: ControlRound) -> None:
+        """Store what the controls gave in one round of a run, all or nothing."""
 
     def finish_study(self, study_id: int) -> None:
         """Mark the study finished."""

@@ -40,6 +40,7 @@ from tuner.study import events
 from tuner.study.confirm import confirm_once
 from tuner.study.confirm import FreshWorker
 from tuner.study.confirm import sampling_of
+from tuner.study.controls import ControlRounds
 from tuner.study.recorder import Recorder
 from tuner.study.screening import WarmWorker
 
@@ -171,6 +172,7 @@ class RerunRunner:
     """One rerun of results that share protocol and sources.
 
     Attributes:
+        operator: Whose kernels they are.
         definition: What is stored of it.
         points: What to measure.
         recorder: Where it is stored.
@@ -181,6 +183,7 @@ class RerunRunner:
         quick: Samples in the warm worker.
     """
 
+    operator: Operator
     definition: StudyDefinition
     points: Sequence[RerunPoint]
     recorder: Recorder
@@ -205,11 +208,26 @@ class RerunRunner:
         ]
         self.recorder.skip_points(opened.study_id, refused)
         trials = {each.point.key: self._first_stage(each) for each in self.points}
+        controls = self._controls()
         for workload in dict.fromkeys(each.point.workload for each in self.points):
+            controls.measure(self._study_id, workload, self.recorder.stored_trials(self._study_id))
             self._confirm(workload, trials)
+            if controls.begun(workload):
+                controls.measure(self._study_id, workload, ())
         self.recorder.finish_study(opened.study_id)
         self.listener(events.StudyEnded(opened.study_id, finished=True))
         return opened.study_id, [trials[each.point.key] for each in self.points]
+
+    def _controls(self) -> ControlRounds:
+        kernels = {each.point.key: each.kernel for each in self.points}
+        return ControlRounds(
+            self.operator,
+            self.recorder,
+            self.worker,
+            sampling_of(self.definition.protocol, self.quick),
+            self.limits,
+            lambda point: kernels[point.key],
+        )
 
     def _first_stage(self, each: RerunPoint) -> RerunTrial:
         if each.violation:

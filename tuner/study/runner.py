@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
+from functools import partial
 
 from tuner.domain.job import ConfirmJob
 from tuner.domain.job import Kernel
@@ -40,16 +41,16 @@ from tuner.study.confirm import finalists
 from tuner.study.confirm import FreshWorker
 from tuner.study.confirm import FreshWorkers
 from tuner.study.confirm import sampling_of
+from tuner.study.controls import ControlRounds
 from tuner.study.coverage import Coverage
 from tuner.study.coverage import uncovered_spaces
 from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
-from tuner.study.samplers import GUIDED
 from tuner.study.screening import screen_batch
 from tuner.study.screening import WarmWorker
 from tuner.study.search import interleave
-from tuner.study.search import make_search
+from tuner.study.search import make_searches
 from tuner.study.search import Search
 from tuner.study.spec import Budget
 from tuner.study.spec import StudySpec
@@ -72,6 +73,7 @@ class StudyRunner:
         worker: Warm worker of the quick stage.
         start_workers: Starts fresh workers for confirming processes, several at once.
         builds: Builds kernels ahead of their trials.
+        controls: What is measured beside the trials.
         listener: Is told what happens.
         budget: When to stop early.
         fresh: Measure again what was measured before.
@@ -91,6 +93,7 @@ class StudyRunner:
     budget: Budget = field(default_factory=Budget)
     fresh: bool = False
     go_on: bool = False
+    controls: ControlRounds = field(init=False)
     _study_id: int = 0
     _begun: float = field(default_factory=time.monotonic)
     _trials_taken: int = 0
@@ -98,6 +101,16 @@ class StudyRunner:
     _screened: list[tuple[TrialPoint, int, TrialReport]] = field(default_factory=list)
     _stored: dict[tuple[str, str, str], StoredTrial] = field(default_factory=dict)
     _cut_off: dict[tuple[str, str, str], StoredTrial] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.controls = ControlRounds(
+            self.operator,
+            self.recorder,
+            self.worker,
+            self._quick_sampling(),
+            self.spec.limits,
+            self._kernel,
+        )
 
     def run(self) -> tuple[int, bool]:
         """Run until everything planned is stored, or the budget is used up.
@@ -121,6 +134,8 @@ class StudyRunner:
         for workload_plan in self.plan.workloads:
             complete = self._search(workload_plan)
             self._confirm(workload_plan.workload)
+            if self.controls.begun(workload_plan.workload):
+                self._measure_controls(workload_plan.workload)
             if not complete:
                 return self._ended(finished=False)
         self.recorder.finish_study(opened.study_id)
@@ -148,7 +163,12 @@ class StudyRunner:
         cut_off = self._open_points(self._cut_off_points(workload_plan.workload), {})
         if not self._run_points(cut_off, {}, learning=False):
             return False
-        searches = self._searches(workload_plan)
+        searches = make_searches(
+            workload_plan.spaces,
+            self._trials_of(workload_plan.workload),
+            self.spec.search.seed,
+            partial(self.recorder.nearby_results, self.definition, workload_plan.workload),
+        )
         # In turns, so that a budget that ends early has tried every implementation's default.
         proposed = (
             TrialPoint(workload_plan.workload, implementation, config)
@@ -156,29 +176,6 @@ class StudyRunner:
         )
         learning = any(each.sampler not in NOT_LEARNING for each in workload_plan.spaces)
         return self._run_points(self._open_points(proposed, searches), searches, learning=learning)
-
-    def _searches(self, workload_plan: WorkloadPlan) -> dict[str, Search]:
-        trials = [
-            trial
-            for trial in self._trials_of(workload_plan.workload)
-            if trial.outcome is not Outcome.SKIPPED
-        ]
-        searches: dict[str, Search] = {}
-        for space in workload_plan.spaces:
-            history = [
-                (trial.point.config, trial.quick_median_us)
-                for trial in trials
-                if trial.point.implementation == space.implementation
-            ]
-            nearby = (
-                self.recorder.nearby_results(self.definition, space.workload, space.implementation)
-                if space.sampler == GUIDED
-                else ()
-            )
-            searches[space.implementation] = make_search(
-                space, space.sampler, self.spec.search.seed, history, nearby
-            )
-        return searches
 
     def _open_points(
         self, points: Iterable[TrialPoint], searches: Mapping[str, Search]
@@ -218,6 +215,8 @@ class StudyRunner:
                         searches[each.implementation].tell(each.config, quick_us)
                 size.note(len(batch), time.monotonic() - begun)
                 rotation += 1
+                if self.controls.due(batch[0].point.workload):
+                    self._measure_controls(batch[0].point.workload)
         finally:
             self._store_screened()
         return not self._cut_short
@@ -285,6 +284,10 @@ class StudyRunner:
             message = failure.message if failure else ""
             self._tell_ended(point, report.outcome, message, quick_us)
 
+    def _measure_controls(self, workload: Workload) -> None:
+        self._store_screened()  # the sentinel is a stored trial
+        self.controls.measure(self._study_id, workload, self._trials_of(workload))
+
     def _confirm(self, workload: Workload) -> None:
         """Confirm a workload's finalists; where one fails, the next in rank takes its place."""
         while True:
@@ -293,6 +296,8 @@ class StudyRunner:
             open_ones = [trial for trial in chosen if not trial.confirmed]
             if not open_ones:
                 return
+            if not self.controls.begun(workload):  # all of its trials are of an earlier run
+                self._measure_controls(workload)
             self._confirm_all(workload, open_ones)
             still_open = [
                 trial

@@ -19,9 +19,10 @@ from tuner.domain.records import BuiltAhead
 from tuner.domain.records import TrialReport
 from tuner.study.confirm import FreshWorker
 from tuner.study.confirm import measure_together
+from tuner.study.controls import ControlWorker
 
 
-class WarmWorker(FreshWorker, Protocol):
+class WarmWorker(FreshWorker, ControlWorker, Protocol):
     """The long-lived worker of the quick stage."""
 
     def run_trial(self, job: TrialJob, limits: Limits) -> TrialReport:

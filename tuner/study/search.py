@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tuner.domain.identity import Config
+from tuner.domain.outcome import Outcome
 from tuner.domain.study import NearbyResults
+from tuner.domain.study import StoredTrial
 from tuner.study.samplers import EXHAUSTIVE
 from tuner.study.samplers import GUIDED
 from tuner.study.samplers import RANDOM
@@ -18,6 +22,9 @@ from tuner.study.searchable import config_key
 from tuner.study.searchable import derived_seed
 from tuner.study.searchable import History
 from tuner.study.searchable import Searchable
+
+if TYPE_CHECKING:
+    from tuner.study.plan import SearchSpace
 
 # Configs that a random search draws among at a time.
 SHUFFLED = 16_384
@@ -66,6 +73,35 @@ def make_search(
     from tuner.study.optuna_search import OptunaSearch
 
     return OptunaSearch(space, sampler, seed, history)
+
+
+def make_searches(
+    spaces: Sequence[SearchSpace],
+    trials: Sequence[StoredTrial],
+    seed: int,
+    nearby: Callable[[str], Sequence[NearbyResults]],
+) -> dict[str, Search]:
+    """Return the search of each space of a workload, by implementation.
+
+    Args:
+        spaces: Of the workload.
+        trials: Stored trials on it.
+        seed: From the study file.
+        nearby: Returns an implementation's results of other workloads and devices; asked only
+            where the sampler makes use of them.
+    """
+    tried = [trial for trial in trials if trial.outcome is not Outcome.SKIPPED]
+    searches: dict[str, Search] = {}
+    for space in spaces:
+        name = space.implementation
+        history = [
+            (trial.point.config, trial.quick_median_us)
+            for trial in tried
+            if trial.point.implementation == name
+        ]
+        found = nearby(name) if space.sampler == GUIDED else ()
+        searches[name] = make_search(space, space.sampler, seed, history, found)
+    return searches
 
 
 def interleave(searches: Mapping[str, Search]) -> Iterator[tuple[str, Config]]:

@@ -32,6 +32,7 @@ from tuner.store.rows import LOG_LIMIT_BYTES
 from tuner.store.table import table_of
 from tuner.store.writer import StudyRecorder
 from tuner.testing.store_answers_contract import StoreAnswersContract
+from tuner.testing.store_controls_contract import StoreControlsContract
 from tuner.testing.store_steps import run_trial
 from tuner.testing.store_steps import stored
 from tuner.testing.store_values import BYTES_MOVED
@@ -45,7 +46,7 @@ from tuner.testing.store_values import make_source
 from tuner.testing.store_values import WORKLOAD
 
 
-class StoreContract(StoreAnswersContract):
+class StoreContract(StoreAnswersContract, StoreControlsContract):
     """The suite. Every test ends with a look for damage."""
 
     def test_a_study_is_new_then_resumed_then_finished(self, recorder: StudyRecorder) -> None:

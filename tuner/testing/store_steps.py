@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
+from tuner.domain.controls import ControlPoint
+from tuner.domain.controls import ControlRound
+from tuner.domain.records import TrialReport
 from tuner.domain.study import StoredTrial
 from tuner.store import open_store
 from tuner.store import Store
@@ -16,6 +20,7 @@ from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
 from tuner.testing.store_values import make_point
 from tuner.testing.store_values import make_report
+from tuner.testing.store_values import WORKLOAD
 
 
 def run_trial(recorder: StudyRecorder, study_id: int, block: int, *samples_us: float) -> int:
@@ -31,6 +36,34 @@ def confirm(recorder: StudyRecorder, trial_id: int, *processes_us: tuple[float, 
         recorder.record_confirmation(
             position, [(trial_id, make_report(samples_us))], required=len(processes_us)
         )
+
+
+def measure_controls(
+    recorder: StudyRecorder,
+    study_id: int,
+    sentinel_id: int,
+    *sentinel_us: float,
+    started_at: datetime,
+    failure: TrialReport | None = None,
+) -> None:
+    """Store a round of a run's controls for each time of the sentinel.
+
+    Args:
+        recorder: Of the store.
+        study_id: Driven by the recorder.
+        sentinel_id: Trial on ``WORKLOAD``.
+        sentinel_us: Its median in each round.
+        started_at: When the run began.
+        failure: Report of the copy; None for a valid one.
+    """
+    point = ControlPoint(WORKLOAD, sentinel_id, BYTES_MOVED)
+    for position, time_us in enumerate(sentinel_us):
+        reports = (
+            make_report((1.5, 1.25, 1.75)),
+            failure or make_report((8.0,)),
+            make_report((time_us,) * 3),
+        )
+        recorder.record_controls(study_id, ControlRound(started_at, position, point, reports))
 
 
 def stored(recorder: StudyRecorder, study_id: int) -> dict[int, StoredTrial]:

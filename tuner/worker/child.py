@@ -87,6 +87,10 @@ class Worker:
                 bench = self._any_bench()
                 reports = bench.run_screening(request.job, self._on_stage)
                 return messages.Done(tuple(reports), bench.device_lost)
+            case messages.RunControls():
+                bench = self._any_bench()
+                reports = bench.run_controls(request.job, self._on_stage)
+                return messages.Done(tuple(reports), bench.device_lost)
         raise messages.BadMessage(f"not a request: {request!r}")
 
     def _open(self, request: messages.OpenDevice) -> Reply:

@@ -21,6 +21,7 @@ from tuner.domain.environment import Environment
 from tuner.domain.job import BuildJob
 from tuner.domain.job import CompileJob
 from tuner.domain.job import ConfirmJob
+from tuner.domain.job import ControlJob
 from tuner.domain.job import ScreenJob
 from tuner.domain.job import TrialJob
 from tuner.domain.outcome import Stage
@@ -101,6 +102,14 @@ class RunScreening:
 
     job: ScreenJob
     kind: Literal["screen"] = "screen"
+
+
+@dataclass(frozen=True, slots=True)
+class RunControls:
+    """Answered by ``StageBegun`` messages, then ``Done`` with a report for each control."""
+
+    job: ControlJob
+    kind: Literal["controls"] = "controls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +196,7 @@ Request: TypeAlias = (
     | Prepare
     | RunConfirmation
     | RunScreening
+    | RunControls
     | RunCompile
     | RunBuild
 )
@@ -194,7 +204,8 @@ Reply: TypeAlias = Ready | Devices | StageBegun | Done | Prepared | Compiled | B
 
 _KINDS: dict[str, type] = {
     "open": OpenDevice, "list": ListDevices, "trial": RunTrial, "confirm": RunConfirmation,
-    "screen": RunScreening, "prepare": Prepare, "compile": RunCompile, "build": RunBuild,
+    "screen": RunScreening, "prepare": Prepare, "controls": RunControls, "compile": RunCompile,
+    "build": RunBuild,
     "ready": Ready, "devices": Devices, "stage": StageBegun, "done": Done, "prepared": Prepared,
     "compiled": Compiled, "built": Built, "error": WorkerError,
 }  # fmt: skip

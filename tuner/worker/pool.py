@@ -10,11 +10,13 @@ from typing import Self
 from typing import TypeVar
 
 from tuner import errors
+from tuner.domain.controls import ControlKind
 from tuner.domain.device import DeviceFacts
 from tuner.domain.device import DeviceListing
 from tuner.domain.environment import Environment
 from tuner.domain.job import CompileJob
 from tuner.domain.job import ConfirmJob
+from tuner.domain.job import ControlJob
 from tuner.domain.job import ScreenJob
 from tuner.domain.job import TrialJob
 from tuner.domain.outcome import Outcome
@@ -114,6 +116,10 @@ class DeviceWorker:
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
         """Run a confirmation; kernels that were not at fault may come back ``interrupted``."""
         return self._run(messages.RunConfirmation(job), len(job.kernels), limits)
+
+    def run_controls(self, job: ControlJob, limits: Limits) -> list[TrialReport]:
+        """Measure the controls of a run: a report for each ``ControlKind``."""
+        return self._run(messages.RunControls(job), len(ControlKind), limits)
 
     def close(self, *, force: bool = False) -> None:
         """End the worker process."""

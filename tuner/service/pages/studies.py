@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -31,7 +29,6 @@ from tuner.settings import Settings
 
 router = APIRouter(prefix="/studies", route_class=PageRoute)
 
-CopySpeed = Annotated[float | None, Query(gt=0, lt=api.MAX_COPY_GB_S)]
 STUDIES_OF_A_PAGE = 50
 TRIALS_OF_A_PAGE = 200
 
@@ -61,18 +58,12 @@ def launch(request: Request, fields: FormDep, settings: SettingsDep) -> Response
 
 
 @router.get("/{study}")
-def show_study(
-    request: Request,
-    study: RowId,
-    settings: SettingsDep,
-    copy_gb_s: CopySpeed = None,
-) -> Response:
+def show_study(request: Request, study: RowId, settings: SettingsDep) -> Response:
     """Show a study with everything that was found."""
     context = {
         **_progress(study, settings),
         **_results(study, settings),
         "summary": api.show_study(str(study), settings),
-        "copy_gb_s": copy_gb_s,
     }
     return render(request, "study.html", context)
 
@@ -99,13 +90,9 @@ def show_results(request: Request, study: RowId, settings: SettingsDep) -> Respo
 
 
 @router.get("/{study}/figures.json")
-def figures(
-    study: RowId,
-    settings: SettingsDep,
-    copy_gb_s: CopySpeed = None,
-) -> Response:
+def figures(study: RowId, settings: SettingsDep) -> Response:
     """Send the charts of a study, for the page's script to draw."""
-    return json_answer(api.study_figures(study, settings, copy_gb_s=copy_gb_s))
+    return json_answer(api.study_figures(study, settings))
 
 
 @router.get("/{study}/trials")
