@@ -87,7 +87,7 @@ class Worker:
                 bench = self._any_bench()
                 reports = bench.run_screening(request.job, self._on_stage)
                 return messages.Done(tuple(reports), bench.device_lost)
-            case messages.RunControls():
+            case messages.MeasureControls():
                 bench = self._any_bench()
                 reports = bench.run_controls(request.job, self._on_stage)
                 return messages.Done(tuple(reports), bench.device_lost)

@@ -105,7 +105,7 @@ class RunScreening:
 
 
 @dataclass(frozen=True, slots=True)
-class RunControls:
+class MeasureControls:
     """Answered by ``StageBegun`` messages, then ``Done`` with a report for each control."""
 
     job: ControlJob
@@ -196,7 +196,7 @@ Request: TypeAlias = (
     | Prepare
     | RunConfirmation
     | RunScreening
-    | RunControls
+    | MeasureControls
     | RunCompile
     | RunBuild
 )
@@ -204,7 +204,7 @@ Reply: TypeAlias = Ready | Devices | StageBegun | Done | Prepared | Compiled | B
 
 _KINDS: dict[str, type] = {
     "open": OpenDevice, "list": ListDevices, "trial": RunTrial, "confirm": RunConfirmation,
-    "screen": RunScreening, "prepare": Prepare, "controls": RunControls, "compile": RunCompile,
+    "screen": RunScreening, "prepare": Prepare, "controls": MeasureControls, "compile": RunCompile,
     "build": RunBuild,
     "ready": Ready, "devices": Devices, "stage": StageBegun, "done": Done, "prepared": Prepared,
     "compiled": Compiled, "built": Built, "error": WorkerError,

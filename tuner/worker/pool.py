@@ -119,7 +119,7 @@ class DeviceWorker:
 
     def run_controls(self, job: ControlJob, limits: Limits) -> list[TrialReport]:
         """Measure the controls of a run: a report for each ``ControlKind``."""
-        return self._run(messages.RunControls(job), len(ControlKind), limits)
+        return self._run(messages.MeasureControls(job), len(ControlKind), limits)
 
     def close(self, *, force: bool = False) -> None:
         """End the worker process."""
