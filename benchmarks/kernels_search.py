@@ -60,8 +60,8 @@ class Effort(NamedTuple):
     near_best: int
 
 
-# Triton's take longer, compiled ahead or not, and its spaces are smaller. H200, 2026-12-02: 1003 HIP
-# configs compiled and timed in 7 s; a cell with some 170 of Triton's took 12 to 19 s.
+# Triton's take longer, compiled ahead or not, and its spaces are smaller. H200, 2026-12-02: 1003
+# HIP configs compiled and timed in 7 s; a cell with some 170 of Triton's took 12 to 19 s.
 EFFORT = {"hip": Effort(16, 128, 48), "triton": Effort(6, 6, 8)}
 CLIMBERS = 4  # implementations whose best config's neighbours are tried too
 KEPT = 4  # best configs of a cell that later ones begin with
