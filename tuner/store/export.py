@@ -32,13 +32,11 @@ from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
 from tuner.store.reruns import is_no_rerun
+from tuner.store.streams import stream
 from tuner.store.times import iso_time
 
-# 1000 at a time took 1.4 times as long a row, written as CSV: 22.4 us instead of 16.3 (10^6 trials
-# of 40 columns in SQLite, 2-core x86-64, medians of 9 turns, 2026-12-02).
-CHUNK_ROWS = 128
-
 _DRIFTS = run_drifts()
+
 _POINT: dict[str, Any] = {
     "study_id": TrialRow.study_id,
     "study": StudyRow.name,
@@ -109,7 +107,7 @@ BEST_COLUMNS = TRIAL_COLUMNS
 def iter_trials(session: Session, *, study_id: int | None = None) -> RowStream:
     """Yield all trials, or a study's, in the order they were started."""
     query = _trials(_TRIAL, study_id).order_by(TrialRow.id)
-    return _stream(session, query)
+    return stream(session, query)
 
 
 def iter_samples(session: Session, *, study_id: int | None = None) -> RowStream:
@@ -120,7 +118,7 @@ def iter_samples(session: Session, *, study_id: int | None = None) -> RowStream:
         .join(SampleRow, SampleRow.process_id == ProcessRow.id)
         .order_by(TrialRow.id, ProcessRow.id, SampleRow.position)
     )
-    return _stream(session, query)
+    return stream(session, query)
 
 
 def iter_best(session: Session, *, study_id: int | None = None) -> Iterator[dict[str, Plain]]:
@@ -138,7 +136,7 @@ def iter_best(session: Session, *, study_id: int | None = None) -> Iterator[dict
         )
     )
     by_group = groupby(
-        _stream(session, query), key=lambda row: tuple(row[name] for name in _BEST_OF)
+        stream(session, query), key=lambda row: tuple(row[name] for name in _BEST_OF)
     )
     return (next(group) for _, group in by_group)
 
@@ -176,14 +174,3 @@ def _measured_last_in_run() -> ColumnElement[bool]:
         or_(TrialRow.started_at >= _DRIFTS.c.begins_at, measured_at >= _DRIFTS.c.begins_at),
         or_(_DRIFTS.c.ends_at.is_(None), measured_at < _DRIFTS.c.ends_at),
     )
-
-
-def _stream(session: Session, query: Select[*tuple[Any, ...]]) -> RowStream:
-    """Return the rows of a query, read in chunks as they are asked for.
-
-    Past the ORM, which would take longer for each row than to read it.
-    """
-    names = tuple(column.name for column in query.selected_columns)
-    options = {"yield_per": CHUNK_ROWS}
-    result = session.connection().execute(query, execution_options=options)
-    return RowStream(names, result.partitions())

@@ -7,21 +7,28 @@ snapshot (REPEATABLE READ), as SQLite gives it.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Generator
 from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 from typing import TYPE_CHECKING
 
+from sqlalchemy import bindparam
 from sqlalchemy import Connection
 from sqlalchemy import create_engine
 from sqlalchemy import Engine
 from sqlalchemy import func
 from sqlalchemy import make_url
 from sqlalchemy import RowMapping
+from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy import Table
 from sqlalchemy import text
 from sqlalchemy import URL
 from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import DBAPIError
 
 from tuner.errors import DatabaseProblem
 from tuner.errors import MissingDependency
@@ -36,7 +43,8 @@ if TYPE_CHECKING:
     from tuner.store.engine import Mode
 
 LOCK_TIMEOUT_S = 30
-STATEMENT_TIMEOUT_S = 300  # of a streamed export: for each part of it
+STATEMENT_TIMEOUT_S = 300
+EXPORT_TIMEOUT_S = 6 * 3600  # of an export as a whole: it goes as slowly as who takes it
 IDLE_TIMEOUT_S = {"read": 600, "write": 60}  # in a transaction; a frozen writer keeps locks
 # A host that was switched off sends no word of it: found out after about 30 s.
 _CONNECTION = {
@@ -139,11 +147,67 @@ def insert_by_copy(connection: Connection, table: Table, rows: Iterable[RowMappi
 
     22,689 rows took 0.5 s so and 1.7 s by INSERT (PostgreSQL 15.18, 2 cores, 2026-12-02).
     """
-    driver: Any = connection.connection.driver_connection
     columns = ", ".join(column.name for column in table.columns)
-    with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({columns}) FROM STDIN") as to:
+    statement = f"COPY {table.name} ({columns}) FROM STDIN"
+    with _driver(connection) as driver, driver.cursor() as cursor, cursor.copy(statement) as to:
         for row in rows:
             to.write_row([storable_text(v) if isinstance(v, str) else v for v in row.values()])
+
+
+def read_by_copy(
+    connection: Connection, query: Select[*tuple[Any, ...]], chunk_rows: int
+) -> Generator[str]:
+    """Yield the rows of a query as text that ``copy_text`` reads, some whole lines at a time.
+
+    A connection does nothing else until its COPY has ended, so that this one gets its own, which
+    sees the snapshot of the one given. To close the generator cancels the COPY.
+    """
+    from psycopg import ClientCursor
+
+    with _same_snapshot(connection) as second, _driver(second) as driver:
+        compiled = query.compile(dialect=second.dialect)
+        # The server takes no parameters in COPY: the driver writes them as literals.
+        select_text = ClientCursor(driver).mogrify(str(compiled), compiled.params)
+        statement = f"COPY ({select_text}) TO STDOUT (ENCODING 'UTF8')"
+        with driver.cursor() as cursor, cursor.copy(statement) as copy:
+            lines = iter(copy)
+            while block := b"".join(islice(lines, chunk_rows)):
+                yield block.decode()
+
+
+@contextmanager
+def _same_snapshot(connection: Connection) -> Iterator[Connection]:
+    """Give a second connection that sees what a first one sees, for one long statement."""
+    limit = f"{EXPORT_TIMEOUT_S}s"
+    _set_local(connection, "idle_in_transaction_session_timeout", limit)
+    snapshot = connection.scalar(select(func.pg_export_snapshot()))
+    with connection.engine.connect() as second:
+        adopt = text("SET TRANSACTION SNAPSHOT :snapshot")
+        second.execute(adopt.bindparams(bindparam("snapshot", snapshot, literal_execute=True)))
+        _set_local(second, "statement_timeout", limit)
+        yield second
+
+
+def _set_local(connection: Connection, name: str, value: str) -> None:
+    """Set a parameter of the session to the end of its transaction."""
+    connection.execute(select(func.set_config(name, value, True)))
+
+
+@contextmanager
+def _driver(connection: Connection) -> Iterator[Any]:
+    """Give the driver's connection; what it raises is raised as SQLAlchemy would."""
+    driver = connection.connection.driver_connection
+    dialect = connection.dialect
+    base = dialect.loaded_dbapi.Error
+    try:
+        yield driver
+    except base as error:
+        lost = dialect.is_disconnect(error, connection.connection, None)
+        if lost:
+            connection.invalidate(error)
+        raise DBAPIError.instance(
+            None, None, error, base, connection_invalidated=lost, dialect=dialect
+        ) from error
 
 
 def _require_utf8(connection: Connection, database: str) -> None:

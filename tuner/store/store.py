@@ -30,6 +30,7 @@ from tuner.store.locking import NoLock
 from tuner.store.locking import WriteLock
 from tuner.store.problems import translated
 from tuner.store.schema import require_current
+from tuner.store.streams import streams_of
 from tuner.store.writer import StudyRecorder
 
 
@@ -76,7 +77,11 @@ class Store:
         Raises:
             DatabaseProblem: The database can't be read.
         """
-        with translated(str(self.location)), Session(self._reader) as session:
+        with (
+            translated(str(self.location)),
+            Session(self._reader) as session,
+            streams_of(session),
+        ):
             yield session
 
     @contextmanager
