@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Generator
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import closing
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT_S = 30
 STATEMENT_TIMEOUT_S = 300
-EXPORT_TIMEOUT_S = 6 * 3600  # of an export as a whole: it goes as slowly as who takes it
+EXPORT_TIMEOUT_S = 6 * 3600  # of an export as a whole: as slow as who takes it
 IDLE_TIMEOUT_S = {"read": 600, "write": 60}  # in a transaction; a frozen writer keeps locks
 # A host that was switched off sends no word of it: found out after about 30 s.
 _CONNECTION = {
@@ -154,25 +156,29 @@ def insert_by_copy(connection: Connection, table: Table, rows: Iterable[RowMappi
             to.write_row([storable_text(v) if isinstance(v, str) else v for v in row.values()])
 
 
-def read_by_copy(
+def streamed_chunks(
     connection: Connection, query: Select[*tuple[Any, ...]], chunk_rows: int
-) -> Generator[str]:
-    """Yield the rows of a query as text that ``copy_text`` reads, some whole lines at a time.
+) -> Generator[Sequence[Sequence[Any]]]:
+    """Yield the rows of a query, some at a time, while the server goes on to make the next ones.
 
-    A connection does nothing else until its COPY has ended, so that this one gets its own, which
-    sees the snapshot of the one given. To close the generator cancels the COPY.
+    One that reads from a cursor instead waits for the server, and the server for it. Until its
+    query has ended a connection does nothing else, so that this one gets its own, which sees the
+    snapshot of the one given. To close the generator cancels the query.
+
+    The values are the driver's: of whole numbers, floats, booleans and texts those that
+    SQLAlchemy would give.
     """
-    from psycopg import ClientCursor
+    from psycopg import capabilities
 
+    size = chunk_rows if capabilities.has_stream_chunked() else 1  # by libpq 17 and later
     with _same_snapshot(connection) as second, _driver(second) as driver:
-        compiled = query.compile(dialect=second.dialect)
-        # The server takes no parameters in COPY: the driver writes them as literals.
-        select_text = ClientCursor(driver).mogrify(str(compiled), compiled.params)
-        statement = f"COPY ({select_text}) TO STDOUT (ENCODING 'UTF8')"
-        with driver.cursor() as cursor, cursor.copy(statement) as copy:
-            lines = iter(copy)
-            while block := b"".join(islice(lines, chunk_rows)):
-                yield block.decode()
+        found = query.compile(dialect=second.dialect)
+        with (
+            driver.cursor() as cursor,
+            closing(cursor.stream(str(found), found.params, binary=True, size=size)) as rows,
+        ):
+            while chunk := list(islice(rows, chunk_rows)):
+                yield chunk
 
 
 @contextmanager
@@ -185,6 +191,10 @@ def _same_snapshot(connection: Connection) -> Iterator[Connection]:
         adopt = text("SET TRANSACTION SNAPSHOT :snapshot")
         second.execute(adopt.bindparams(bindparam("snapshot", snapshot, literal_execute=True)))
         _set_local(second, "statement_timeout", limit)
+        # Rows are asked for in the order of a key: to sort them all first, or to compile the
+        # plan, takes seconds before the first one.
+        _set_local(second, "enable_sort", "off")
+        _set_local(second, "jit", "off")
         yield second
 
 

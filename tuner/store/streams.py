@@ -22,7 +22,6 @@ from sqlalchemy.orm import Session
 from tuner.domain.identity import Plain
 from tuner.domain.row_stream import RowStream
 from tuner.store import server
-from tuner.store.copy_text import parse_rows
 
 # 1000 at a time took 1.4 times as long a row, written as CSV: 22.4 us instead of 16.3 (10^6 trials
 # of 40 columns in SQLite, 2-core x86-64, medians of 9 turns, 2026-12-02).
@@ -47,8 +46,10 @@ def stream(session: Session, query: Select[*tuple[Any, ...]]) -> RowStream:
     """
     connection = session.connection()
     names = tuple(column.name for column in query.selected_columns)
-    by_copy = connection.dialect.name == "postgresql"
-    chunks = copied_chunks(connection, query) if by_copy else fetched_chunks(connection, query)
+    if connection.dialect.name == "postgresql":
+        chunks = server.streamed_chunks(connection, query, CHUNK_ROWS)
+    else:
+        chunks = fetched_chunks(connection, query)
     opened: ExitStack = session.info[_OPEN]
     opened.enter_context(closing(chunks))
     first = list(islice(chunks, 1))
@@ -58,16 +59,6 @@ def stream(session: Session, query: Select[*tuple[Any, ...]]) -> RowStream:
 def fetched_chunks(
     connection: Connection, query: Select[*tuple[Any, ...]]
 ) -> Generator[Sequence[Sequence[Plain]]]:
-    """Yield the rows of a query as the driver gives them."""
+    """Yield the rows of a query as SQLAlchemy gives them."""
     options = {"yield_per": CHUNK_ROWS}
     yield from connection.execute(query, execution_options=options).partitions()
-
-
-def copied_chunks(
-    connection: Connection, query: Select[*tuple[Any, ...]]
-) -> Generator[Sequence[Sequence[Plain]]]:
-    """Yield the rows of a query as COPY writes them, which takes a server and us half the time."""
-    kinds = [column.type.python_type for column in query.selected_columns]
-    with closing(server.read_by_copy(connection, query, CHUNK_ROWS)) as texts:
-        for text in texts:
-            yield parse_rows(text, kinds)

@@ -31,11 +31,6 @@ class StorableText(TypeDecorator[str]):
     impl = Text
     cache_ok = True
 
-    @property
-    def python_type(self) -> type[str]:
-        """What its values are."""
-        return str
-
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
         """Return the column's type in a database."""
         return Text(collation="C" if dialect.name == "postgresql" else None)
