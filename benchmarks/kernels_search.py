@@ -181,7 +181,7 @@ class Search:
             default = dict(space.implementation.default(space.dims, self._device.facts))
             chance = random.Random(workload.key)
             seeds = self._seeds.get(name, {})
-            last = list(seeds)[-2:]  # of the shapes before
+            last = list(seeds)[-2:]  # shapes that were measured
             shapes = dict.fromkeys((workload.shape, *last))
             known = [default, *(each for shape in shapes for each in seeds.get(shape, []))]
             first = [each for each in known if space.is_legal(each)]
@@ -232,6 +232,7 @@ class Search:
             if found.timed:
                 ranked = sorted(found.timed.values(), key=lambda each: each[0])
                 seeds = self._seeds.setdefault(name, {})
+                seeds.pop(workload.shape, None)  # so that the last measured is the last one
                 seeds[workload.shape] = [config for _, config, _ in ranked[:KEPT]]
                 _, config, executable = ranked[0]
                 yield name, config, executable

@@ -46,7 +46,8 @@ typedef unsigned short Raw;
 #define INTO(raw) "=h"(raw)
 #define WITH(raw) "+h"(raw)
 #endif
-// sm_90 takes the order in which L2 gives up lines as a policy of the access (PTX ISA, "ld").
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+// The order in which L2 gives up lines is a policy of the access (PTX ISA, "ld").
 #define LOAD_WITH(order, raw, from)                              \
     asm("{\n.reg .b64 policy;\n"                                 \
         "createpolicy.fractional.L2::" order ".b64 policy, 1.0;\n" \
@@ -55,6 +56,10 @@ typedef unsigned short Raw;
         : "l"(from))
 #define LOAD_ONCE(raw, from) LOAD_WITH("evict_first", raw, from)
 #define LOAD_AGAIN(raw, from) LOAD_WITH("evict_last", raw, from)
+#else
+#define LOAD_ONCE(raw, from) (raw = __ldcs(from))
+#define LOAD_AGAIN(raw, from) (raw = *(from))
+#endif
 #define STORE_ONCE(value, to) __stcs(to, value)
 #elif defined(__clang__)
 typedef unsigned short Raw __attribute__((ext_vector_type(VECTOR_BYTES / 2)));
@@ -119,34 +124,34 @@ __device__ inline Vector load(const Share& share, int distance) {
     return load_vector(share.x + distance, share.first + distance, true);
 }
 
-// As `load`, of what no thread reads again.
-__device__ inline Vector load_once(const Share& share, int distance) {
-    if (STREAM < 2 || !is_whole(share.first + distance)) {
-        return load(share, distance);
+// As `load_vector`; with STREAM 2 the caches are told whether it is read again.
+template <bool IS_LAST>
+__device__ inline Vector load_told(const Element* from, int column, bool is_aligned) {
+    if (STREAM < 2 || !is_aligned || !is_whole(column)) {
+        return load_vector(from, column, is_aligned);
     }
     Bits bits;
-    LOAD_ONCE(bits.raw, reinterpret_cast<const Raw*>(share.x + distance));
+    if (IS_LAST) {
+        LOAD_ONCE(bits.raw, reinterpret_cast<const Raw*>(from));
+    } else {
+        LOAD_AGAIN(bits.raw, reinterpret_cast<const Raw*>(from));
+    }
     return bits.vector;
+}
+
+// As `load`, of what no thread reads again.
+__device__ inline Vector load_once(const Share& share, int distance) {
+    return load_told<true>(share.x + distance, share.first + distance, true);
 }
 
 // As `load`, of what this thread reads once more.
 __device__ inline Vector load_again(const Share& share, int distance) {
-    if (STREAM < 2 || !is_whole(share.first + distance)) {
-        return load(share, distance);
-    }
-    Bits bits;
-    LOAD_AGAIN(bits.raw, reinterpret_cast<const Raw*>(share.x + distance));
-    return bits.vector;
+    return load_told<false>(share.x + distance, share.first + distance, true);
 }
 
 // All rows read the weights.
 __device__ inline Vector load_weights(const Share& share, int distance) {
-    if (STREAM == 2 && share.w_aligned && is_whole(share.first + distance)) {
-        Bits bits;
-        LOAD_AGAIN(bits.raw, reinterpret_cast<const Raw*>(share.w + distance));
-        return bits.vector;
-    }
-    return load_vector(share.w + distance, share.first + distance, share.w_aligned);
+    return load_told<false>(share.w + distance, share.first + distance, share.w_aligned);
 }
 
 __device__ inline void store(const Share& share, int distance, const Vector& value) {

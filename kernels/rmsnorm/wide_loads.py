@@ -110,7 +110,7 @@ def vector_default(dims: Dims, _facts: DeviceFacts) -> Config:
     """The widest access that leaves no row ragged, and the row in registers.
 
     H200, 2026-12-02, float32, 64 M elements: within 1 % of the best of 400 to 500 configs at 128 to
-    1024 columns, within 2 % at 4096, within 3 % at 16384. Where 1024 threads of 32 floats do not
+    1024 columns, within 3 % at 4096 and 16384. Where 1024 threads of 32 floats do not
     hold the row, 16: clang for gfx942 spills with 32.
     """
     row_floats = -(-dims["cols"] * dims["item_bytes"] // FLOAT_BYTES)
