@@ -4,11 +4,12 @@ Starts ``tuner serve`` (one process, without a worker) and asks it from this pro
 same machine: server and questioner share its cores. Each question is one request on a
 connection that stays open.
 
-- repeated: the same questions again and again, in random order; the service has answered each
-  before and the database does not change;
-- new: every question for the first time, so that each answer is read from the database;
-- while written: repeated questions while another process commits ten times a second, after each
-  of which nothing that was answered before may be given again unread.
+- at once: right after the start, every question for the first time, while the service makes
+  answers ahead;
+- new: every question for the first time, after it has made those that it makes ahead;
+- repeated: the same questions again and again, in random order;
+- while written: repeated questions while another process confirms a trial ten times a second,
+  after each of which the answers on that trial's workload may not be given again unread.
 
 Closed loop: so many clients, each asks again as soon as it has its answer. Open loop: requests
 at a fixed rate, each timed from when it was due, whether a connection was free or not.
@@ -20,251 +21,46 @@ at a fixed rate, each timed from when it was due, whether a connection was free 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import itertools
-import os
 import random
 import re
-import signal
 import subprocess
 import sys
-import threading
 import time
+import urllib.request
 from collections.abc import Iterator
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from datetime import UTC
-from typing import cast
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
-import uvloop
 from fill_database import ELSEWHERE
 from fill_database import shapes
-from fill_database import TRIALS_PER_WORKLOAD
+from made_up_trials import TRIALS_PER_WORKLOAD
+from questioner import Figures
+from questioner import HEADER
+from questioner import Questioner
+from questioner import Service
 from results_page import kind_of
 from results_page import machine
 from results_page import write_section
+from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import select
 
 from tuner.api.common import all_operators
 from tuner.settings import load_settings
 from tuner.store import open_store
-from tuner.store.models import StudyRow
+from tuner.store.models import ProcessRow
+from tuner.store.models import SampleRow
 from tuner.store.models import TrialRow
+from tuner.store.table import insert_process
+from tuner.store.table import insert_row
+from tuner.store.table import read_row
 from tuner.store.table import table_of
-from tuner.store.table import update_row
 
 SEED = 20261202
-START_TIMEOUT_S = 60.0
-SPARE_CONNECTIONS = 64  # of the open loop
 COMMITS_PER_S = 10
-_LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
-
-
-class Connection(asyncio.Protocol):
-    """Asks one thing at a time over one connection, with as little work as can be."""
-
-    def __init__(self, host: str) -> None:
-        self._host = host
-        self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[int] | None = None
-        self._received = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
-
-    def data_received(self, data: bytes) -> None:
-        """End the request when its whole answer is there."""
-        self._received += data
-        head, separator, body = self._received.partition(b"\r\n\r\n")
-        length = _LENGTH.search(head)
-        if separator and length and len(body) >= int(length[1]) and self._answer is not None:
-            self._answer.set_result(int(head[9:12]))
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        """Fail what waits."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(ConnectionError("the service closed the connection"))
-
-    async def get(self, path: str) -> int:
-        """Return the status of a request."""
-        assert self._transport is not None
-        self._received = b""
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(f"GET {path} HTTP/1.1\r\nHost: {self._host}\r\n\r\n".encode())
-        return await self._answer
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._transport is not None:
-            self._transport.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What one way of asking gave. Times in milliseconds."""
-
-    questions: str
-    loop: str
-    requests: int
-    per_s: float
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
-    worst_ms: float
-    server_cpu: float
-
-    def row(self) -> list[str]:
-        """Return the cells of a table."""
-        return [
-            self.questions,
-            self.loop,
-            str(self.requests),
-            f"{self.per_s:.0f}",
-            *(f"{x:.1f}" for x in (self.p50_ms, self.p95_ms, self.p99_ms, self.worst_ms)),
-            f"{self.server_cpu:.0%}",
-        ]
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the processor time that a process has used."""
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-HEADER = (
-    "questions", "asked", "requests", "requests/s", "p50 ms", "p95 ms", "p99 ms", "worst ms",
-    "server's CPU",
-)  # fmt: skip
-
-
-class Service:
-    """A running ``tuner serve``.
-
-    Attributes:
-        host: Address and port.
-        pid: Its process.
-    """
-
-    def __init__(self, database: str) -> None:
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tuner", "serve", "--no-work", "--quiet"),
-                *("--port", "0", "--db", database),
-            ],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stderr is not None
-        watchdog = threading.Timer(START_TIMEOUT_S, self._process.kill)
-        watchdog.start()
-        for line in self._process.stderr:
-            if "listening on" in line:
-                break
-            sys.stderr.write(line)
-        else:
-            raise RuntimeError("the service did not start")
-        watchdog.cancel()
-        threading.Thread(target=self._process.stderr.read, daemon=True).start()
-        self.host = line.rpartition("//")[2].strip()
-        self.pid = self._process.pid
-
-    def cpu_s(self) -> float:
-        """Return the processor time that it has used."""
-        return cpu_seconds(self.pid)
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(30)
-
-
-class Questioner:
-    """Asks a service and notes how long it takes."""
-
-    def __init__(self, service: Service, clients: int) -> None:
-        self._service = service
-        self._clients = clients
-
-    async def _connect(self, count: int) -> list[Connection]:
-        host, _, port = self._service.host.rpartition(":")
-        loop = asyncio.get_running_loop()
-        pairs = [
-            await loop.create_connection(lambda: Connection(self._service.host), host, int(port))
-            for _ in range(count)
-        ]
-        return [connection for _, connection in pairs]
-
-    def closed(self, name: str, paths: Sequence[str]) -> Figures:
-        """Ask everything once, by clients that wait for their answers."""
-        return uvloop.run(self._closed(name, paths))
-
-    async def _closed(self, name: str, paths: Sequence[str]) -> Figures:
-        times_ms: list[float] = []
-        left = iter(paths)
-
-        async def client(connection: Connection) -> None:
-            for path in left:
-                begun_s = time.perf_counter()
-                status = await connection.get(path)
-                times_ms.append((time.perf_counter() - begun_s) * 1e3)
-                if status != 200:
-                    raise RuntimeError(f"{status} for {path}")
-
-        connections = await self._connect(self._clients)
-        begun_s, cpu_s = time.perf_counter(), self._service.cpu_s()
-        await asyncio.gather(*map(client, connections))
-        took_s = time.perf_counter() - begun_s
-        for each in connections:
-            each.close()
-        loop = f"closed loop, {self._clients} clients"
-        return self._figures(name, loop, times_ms, took_s, self._service.cpu_s() - cpu_s)
-
-    def open(self, name: str, paths: Sequence[str], rate: float) -> Figures:
-        """Ask everything once, at a fixed rate."""
-        return uvloop.run(self._open(name, paths, rate))
-
-    async def _open(self, name: str, paths: Sequence[str], rate: float) -> Figures:
-        times_ms: list[float] = []
-        free: asyncio.Queue[Connection] = asyncio.Queue()
-        connections = await self._connect(SPARE_CONNECTIONS)
-        for each in connections:
-            free.put_nowait(each)
-
-        async def ask(path: str, due_s: float) -> None:
-            connection = await free.get()
-            status = await connection.get(path)
-            times_ms.append((time.perf_counter() - due_s) * 1e3)
-            free.put_nowait(connection)
-            if status != 200:
-                raise RuntimeError(f"{status} for {path}")
-
-        begun_s, cpu_s = time.perf_counter(), self._service.cpu_s()
-        async with asyncio.TaskGroup() as tasks:
-            for number, path in enumerate(paths):
-                due_s = begun_s + number / rate
-                await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
-                tasks.create_task(ask(path, due_s))
-        took_s = time.perf_counter() - begun_s
-        for each in connections:
-            each.close()
-        loop = f"open loop, {rate:.0f}/s"
-        return self._figures(name, loop, times_ms, took_s, self._service.cpu_s() - cpu_s)
-
-    def _figures(
-        self, name: str, loop: str, times_ms: list[float], took_s: float, cpu_s: float
-    ) -> Figures:
-        times_ms.sort()
-        count = len(times_ms)
-        p50_ms, p95_ms, p99_ms = (times_ms[int((count - 1) * q)] for q in (0.5, 0.95, 0.99))
-        return Figures(
-            name, loop, count, count / took_s, p50_ms, p95_ms, p99_ms, times_ms[-1], cpu_s / took_s
-        )
 
 
 def questions(trials: int) -> tuple[list[str], list[str]]:
@@ -286,7 +82,7 @@ def questions(trials: int) -> tuple[list[str], list[str]]:
 
 @contextlib.contextmanager
 def writing(database: str) -> Iterator[None]:
-    """Commit a change ten times a second, from a process of its own, as a running study does."""
+    """Confirm a trial ten times a second, from a process of its own, as running studies do."""
     command = [sys.executable, __file__, "--db", database, "--keep-writing"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -300,13 +96,38 @@ def writing(database: str) -> Iterator[None]:
 
 
 def keep_writing(database: str) -> None:
-    """Change a study's row again and again; say when it begins."""
+    """Confirm trials again and again, of random workloads; say when it begins."""
+    chance = random.Random(SEED)
+    trial = table_of(TrialRow)
     with open_store(database, create=False, writable=True) as store:
-        while True:
+        with store.session() as session:
+            confirmed = session.scalars(select(trial.c.id).where(trial.c.confirmed)).all()
+        for number in itertools.count():
             with store.transaction() as connection:
-                update_row(connection, StudyRow, 1, {"owned_at": datetime.now(UTC)})
+                confirm_again(connection, chance.choice(confirmed), number)
             print(".", flush=True)
             time.sleep(1.0 / COMMITS_PER_S)
+
+
+def confirm_again(connection: Connection, trial_id: int, number: int) -> None:
+    """Store a trial once more, with its confirming processes and their samples."""
+    of_trial = {"trial_id": insert_row(connection, TrialRow, {
+        **without_id(read_row(connection, TrialRow, trial_id)),
+        "attempt": time.time_ns() // 10**9 % 10**9 + number,
+    })}  # fmt: skip
+    process, sample = table_of(ProcessRow).c, table_of(SampleRow).c
+    wanted = select(process.id).where(process.trial_id == trial_id, process.stage == "confirm")
+    for process_id in connection.scalars(wanted).all():
+        values = without_id(read_row(connection, ProcessRow, process_id))
+        times = select(sample.time_us).where(sample.process_id == process_id)
+        samples_us = connection.scalars(times.order_by(sample.position)).all()
+        insert_process(connection, {**values, **of_trial}, samples_us)
+
+
+def without_id(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the values of a row that is there, but for what a copy of it has of its own."""
+    assert row is not None
+    return {name: value for name, value in row.items() if name not in ("id", "checksum")}
 
 
 def count_trials(database: str) -> int:
@@ -315,17 +136,23 @@ def count_trials(database: str) -> int:
         return session.scalar(select(func.count()).select_from(table_of(TrialRow))) or 0
 
 
-def measure(database: str, clients: int, rate: float, most: int) -> list[Figures]:
-    """Measure all ways of asking, each with so many requests at most."""
+def measure(database: str, clients: int, rate: float, most: int) -> tuple[list[Figures], float]:
+    """Measure all ways of asking, each with so many requests at most.
+
+    Returns:
+        The figures, and how many seconds after the start all answers were made ahead.
+    """
     exact, others = questions(count_trials(database))
     repeated = random.Random(SEED).choices(exact, k=most)
-    first, second = others[50 : 50 + most], others[50 + most : 50 + 2 * most]
-    service = Service(database)
+    parts = [others[50 + number * most : 50 + (number + 1) * most] for number in range(3)]
+    service, begun_s = Service(database), time.monotonic()
     try:
         asks = Questioner(service, clients)
-        asks.closed("warm-up", others[:50])
-        found = [asks.closed("new", first), asks.open("new", second, rate)]
-        asks.closed("first time", exact)
+        asks.closed("warm-up", others[:50] + exact[:1])
+        found = [asks.closed("at once", parts[0])]
+        wait_for_answers(service)
+        made_s = time.monotonic() - begun_s
+        found += [asks.closed("new", parts[1]), asks.open("new", parts[2], rate)]
         found.append(asks.closed("repeated", repeated))
         found.append(asks.open("repeated", repeated, 2 * rate))
         with writing(database):
@@ -333,7 +160,18 @@ def measure(database: str, clients: int, rate: float, most: int) -> list[Figures
             found.append(asks.open("while written", repeated, rate))
     finally:
         service.stop()
-    return found
+    return found, made_s
+
+
+def wait_for_answers(service: Service) -> None:
+    """Wait until no answer is still to be made ahead, twice in a row: it begins by and by."""
+    idle = 0
+    while idle < 2:
+        time.sleep(2.0)
+        with urllib.request.urlopen(f"http://{service.host}/metrics", timeout=60) as answer:
+            waiting = re.search(rb"^tuner_best_answers_waiting (\S+)", answer.read(), re.MULTILINE)
+        assert waiting is not None
+        idle = idle + 1 if float(waiting[1]) == 0.0 else 0
 
 
 def main() -> int:
@@ -350,13 +188,17 @@ def main() -> int:
         keep_writing(options.db)
     where = machine()
     kind = kind_of(options.db)
-    found = measure(options.db, options.clients, options.rate, options.requests)
+    found, made_s = measure(options.db, options.clients, options.rate, options.requests)
     command = f"python benchmarks/best_latency.py --db {kind.upper()}_URL"
     command += f" --clients {options.clients} --requests {options.requests} --rate {options.rate:g}"
     write_section(
         options.render,
         f"`best` over HTTP, {kind}",
-        [f"{count_trials(options.db)} trials. {where}", f"Command: `{command}`"],
+        [
+            f"{count_trials(options.db)} trials. {where}",
+            f"{made_s:.0f} s after the start all answers were made ahead.",
+            f"Command: `{command}`",
+        ],
         HEADER,
         [each.row() for each in found],
     )

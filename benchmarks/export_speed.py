@@ -21,8 +21,8 @@ from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
 
-from best_latency import cpu_seconds
-from best_latency import Service
+from questioner import cpu_seconds
+from questioner import Service
 from results_page import kind_of
 from results_page import machine
 from results_page import write_section

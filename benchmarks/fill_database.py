@@ -186,7 +186,7 @@ def fill(connection: Connection, filler: Filler, trials: int, device: str) -> It
                         batch,
                         {**ids, "study_id": study_id, "workload_id": workload_id},
                         swept,
-                        operator.workload_bytes(like),
+                        operator.workload_bytes(like, swept[0].name),
                     )
                 write(connection, batch)
                 written += planned

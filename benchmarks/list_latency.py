@@ -13,8 +13,8 @@ import json
 from http.client import HTTPConnection
 
 from best_latency import count_trials
-from best_latency import Questioner
-from best_latency import Service
+from questioner import Questioner
+from questioner import Service
 from results_page import kind_of
 from results_page import machine
 from results_page import write_section

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import datetime
+from datetime import UTC
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
@@ -18,16 +22,22 @@ from sqlalchemy import text
 
 from tuner import api
 from tuner.api import answers as answers_module
+from tuner.api import kept_answers
+from tuner.domain.controls import ControlPoint
+from tuner.domain.controls import ControlRound
 from tuner.domain.environment import Environment
+from tuner.domain.evidence import Reproduction
 from tuner.errors import NotFound
 from tuner.errors import SchemaMismatch
 from tuner.operator import load_operator
+from tuner.report.best import BestAnswer
 from tuner.report.json_text import json_text
 from tuner.settings import Settings
 from tuner.store import open_store
-from tuner.store import Store
+from tuner.store.controls import add_controls
 from tuner.store.job_devices import register_device
 from tuner.store.owner import this_process
+from tuner.store.reproductions import add_reproduction
 from tuner.testing.store_steps import confirm
 from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
@@ -40,6 +50,7 @@ HERE = make_environment()
 SHAPE = "4x8"
 PLANTED = Path(__file__).resolve().parent.parent / "operators" / "planted"
 LONG_AGO_S = 1_600_000_000
+ASKED = api.asked("planted", SHAPE, Settings(), device="cpu")
 
 
 class Machine:
@@ -113,13 +124,13 @@ def add_trial(
 
 def ask(answers: api.BestAnswers) -> bytes:
     """Ask as the service does: for a kept answer first."""
-    return answers.kept_json("q") or answers.best_json("planted", SHAPE, device="cpu", key="q")
+    return answers.kept_json(ASKED) or answers.best_json(ASKED)
 
 
 def test_an_answer_is_given_again_as_it_was(answers: api.BestAnswers, settings: Settings) -> None:
     first = ask(answers)
-    assert answers.kept_json("q") == first
-    assert answers.kept_json("other") is None
+    assert answers.kept_json(ASKED) == first
+    assert answers.kept_json(other_question(settings)) is None
     machine = Machine()
     plainly = api.best("planted", SHAPE, find_device=machine.find, settings=settings)
     assert first == json_text(plainly.as_plain()).encode("ascii")
@@ -134,15 +145,15 @@ def recalling(settings: Settings, machine: Machine) -> api.BestAnswers:
 
 def test_an_answer_is_given_at_once_while_it_is_right(settings: Settings, machine: Machine) -> None:
     answers = recalling(settings, machine)
-    assert answers.kept_json_at_once("q") is None
+    assert answers.kept_json_at_once(ASKED) is None
     first = ask(answers)
-    assert answers.kept_json_at_once("q") == first
+    assert answers.kept_json_at_once(ASKED) == first
     machine.environment = make_environment(driver="2.0")
-    assert answers.kept_json_at_once("q") is None
+    assert answers.kept_json_at_once(ASKED) is None
     machine.environment = HERE
-    assert answers.kept_json_at_once("q") == first
+    assert answers.kept_json_at_once(ASKED) == first
     add_trial(settings, 5.0)
-    assert answers.kept_json_at_once("q") is None
+    assert answers.kept_json_at_once(ASKED) is None
     assert b'"median_us": 5.0' in ask(answers)
     answers.close()
 
@@ -152,11 +163,11 @@ def test_what_a_look_found_is_given_at_once_and_a_commit_before_the_look_ends_it
 ) -> None:
     answers = recalling(settings, machine)
     first = ask(answers)
-    assert answers.may_be_kept("q")
-    assert answers.kept_json_at_once("q", answers.look()) == first
+    assert answers.may_be_kept(ASKED)
+    assert answers.kept_json_at_once(ASKED, answers.look()) == first
     add_trial(settings, 5.0)
-    assert answers.kept_json_at_once("q", answers.look()) is None
-    assert not answers.may_be_kept("q")
+    assert answers.kept_json_at_once(ASKED, answers.look()) is None
+    assert not answers.may_be_kept(ASKED)
     answers.close()
 
 
@@ -167,15 +178,15 @@ def test_a_source_that_changed_ends_what_is_given_at_once(
     ask(answers)
     for path in operators.glob("*.hip"):
         path.write_text(path.read_text("utf-8") + "\n// changed\n", "utf-8")
-    assert answers.kept_json_at_once("q") is None
+    assert answers.kept_json_at_once(ASKED) is None
     answers.close()
 
 
 def test_what_would_have_to_be_asked_is_not_given_at_once(answers: api.BestAnswers) -> None:
     """A device that nobody remembers starts a process; this caller must not wait for one."""
     first = ask(answers)
-    assert answers.kept_json_at_once("q") is None
-    assert answers.kept_json("q") == first
+    assert answers.kept_json_at_once(ASKED) is None
+    assert answers.kept_json(ASKED) == first
 
 
 def test_nothing_is_given_at_once_while_another_thread_reads_the_database(
@@ -185,18 +196,18 @@ def test_nothing_is_given_at_once_while_another_thread_reads_the_database(
     first = ask(answers)
     add_trial(settings, 5.0)
     reading, go_on = threading.Event(), threading.Event()
-    read = answers_module._read_registered
+    read = kept_answers._read_changes
 
-    def slowly(store: Store) -> object:
+    def slowly(opened: kept_answers.OpenDatabase) -> object:
         reading.set()
         assert go_on.wait(30)
-        return read(store)
+        return read(opened)
 
-    monkeypatch.setattr(answers_module, "_read_registered", slowly)
+    monkeypatch.setattr(kept_answers, "_read_changes", slowly)
     with ThreadPoolExecutor(1) as other:
         asked = other.submit(ask, answers)
         assert reading.wait(30)
-        assert answers.kept_json_at_once("q") is None  # and the test does not hang
+        assert answers.kept_json_at_once(ASKED) is None  # and the test does not hang
         go_on.set()
         assert asked.result() != first
     answers.close()
@@ -211,27 +222,125 @@ def test_a_file_whose_readers_wait_for_writers_is_not_looked_at_at_once(
     connection.close()
     answers = recalling(settings, machine)
     first = ask(answers)
-    assert answers.kept_json_at_once("q") is None
-    assert answers.kept_json("q") == first
+    assert answers.kept_json_at_once(ASKED) is None
+    assert answers.kept_json(ASKED) == first
     answers.close()
 
 
 def test_a_commit_of_this_process_ends_it(answers: api.BestAnswers, settings: Settings) -> None:
     first = ask(answers)
     add_trial(settings, 5.0)
-    assert answers.kept_json("q") is None
+    assert answers.kept_json(ASKED) is None
     assert b'"median_us": 5.0' in ask(answers)
     assert ask(answers) != first
 
 
 def test_a_commit_of_another_process_ends_it(answers: api.BestAnswers, settings: Settings) -> None:
     ask(answers)
-    change = "UPDATE tuner_study SET name = 'renamed'"
-    code = (
-        f"import sqlite3; c = sqlite3.connect({settings.db!r}); c.execute({change!r}); c.commit()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert b'"study": "renamed"' in ask(answers)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
+        other.submit(add_trial, settings, 5.0).result(60)
+    assert answers.kept_json(ASKED) is None
+    assert b'"median_us": 5.0' in ask(answers)
+
+
+def test_what_does_not_decide_it_leaves_it(answers: api.BestAnswers, settings: Settings) -> None:
+    """A running study stores all the time: trials that are not confirmed, leases, other shapes."""
+    first = ask(answers)
+    add_trial(settings, 5.0, shape=(16, 8))
+    assert answers.kept_json(ASKED) == first
+    register(settings, HERE)
+    with open_store(settings.db, create=False, writable=True) as store:
+        recorder = store.recorder()
+        study_id = recorder.open_study(make_definition("another"), fresh=False).study_id
+        assert answers.kept_json(ASKED) == first
+        workload = load_operator(settings.operators[0] / "planted").workload((4, 8))
+        trial_id = recorder.start_trial(study_id, make_point(1, workload=workload), GEOMETRY)
+        recorder.finish_trial(trial_id, make_report((1.0,)), bytes_moved=1)
+    assert answers.kept_json(ASKED) == first
+
+
+def test_any_shape_may_be_nearer_than_the_nearest_one(
+    answers: api.BestAnswers, settings: Settings
+) -> None:
+    asked = api.asked("planted", "5x8", settings, device="cpu", match="nearest-shape")
+    first = answers.best_json(asked)
+    assert answers.kept_json(asked) == first
+    add_trial(settings, 20.0, shape=(5, 8))
+    assert answers.kept_json(asked) is None
+    assert b'"median_us": 20.0' in answers.best_json(asked)
+
+
+def test_a_rerun_that_turns_out_to_be_one_ends_it(
+    answers: api.BestAnswers, settings: Settings
+) -> None:
+    """What was measured to reproduce a record is evidence about that, and no candidate."""
+    add_trial(settings, 5.0)
+    assert b'"median_us": 5.0' in ask(answers)
+    with (
+        open_store(settings.db, create=False, writable=True) as store,
+        store.transaction() as connection,
+    ):
+        query = text("SELECT id FROM tuner_study WHERE name = 'at 5.0'")
+        study_id = connection.scalar(query)
+        add_reproduction(connection, Reproduction("trial", "1", "not_comparable", study_id))
+    assert answers.kept_json(ASKED) is None
+    assert b'"median_us": 10.0' in ask(answers)
+
+
+def test_a_drifting_control_of_its_run_ends_it(
+    answers: api.BestAnswers, settings: Settings
+) -> None:
+    first = ask(answers)
+    with (
+        open_store(settings.db, create=False, writable=True) as store,
+        store.transaction() as connection,
+    ):
+        workload = load_operator(settings.operators[0] / "planted").workload((4, 8))
+        point = ControlPoint(workload, sentinel_id=1, copy_bytes=1)
+        began = datetime(2026, 1, 1, tzinfo=UTC)
+        for position, sentinel_us in enumerate((10.0, 10.6)):
+            reports = (make_report((1.0,)), make_report((8.0,)), make_report((sentinel_us,)))
+            add_controls(connection, 1, ControlRound(began, position, point, reports))
+    assert answers.kept_json(ASKED) is None
+    noted = b"times of this run compare less surely"
+    assert noted in ask(answers)
+    assert noted not in first
+
+
+def test_what_was_read_before_a_change_is_not_kept_after_it(
+    answers: api.BestAnswers, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read, a better trial is confirmed, someone looks: only then it would be kept."""
+    read = answers_module.answer_question
+
+    def overtaken(*given: Any) -> BestAnswer:
+        answer = read(*given)
+        monkeypatch.setattr(answers_module, "answer_question", read)
+        add_trial(settings, 5.0)
+        answers.look()
+        return answer
+
+    monkeypatch.setattr(answers_module, "answer_question", overtaken)
+    assert b'"median_us": 10.0' in answers.best_json(ASKED)
+    assert answers.kept_json(ASKED) is None
+    assert b'"median_us": 5.0' in ask(answers)
+
+
+def test_what_another_program_changed_is_noticed_in_time(
+    settings: Settings, machine: Machine
+) -> None:
+    now_s = 1000.0
+    answers = api.BestAnswers(settings, machine.find, settled_ns=0, clock=lambda: now_s)
+    ask(answers)
+    with closing(sqlite3.connect(settings.db)) as connection:
+        connection.execute("UPDATE tuner_study SET name = 'renamed'")
+        connection.commit()
+        ask(answers)
+        now_s += kept_answers.MAX_AGE_S + 1.0
+        connection.execute("UPDATE tuner_study SET name = name || '!'")
+        connection.commit()
+    assert b'"study": "renamed!"' in ask(answers)
+    answers.close()
 
 
 def test_a_transaction_that_is_not_committed_does_not(
@@ -241,12 +350,12 @@ def test_a_transaction_that_is_not_committed_does_not(
     with open_store(settings.db, create=False, writable=True) as store:
         with pytest.raises(ZeroDivisionError), store.transaction() as connection:
             rename_and_fail(connection, answers)
-        assert answers.kept_json("q") == first
+        assert answers.kept_json(ASKED) == first
 
 
 def rename_and_fail(connection: Connection, answers: api.BestAnswers) -> None:
     connection.execute(text("UPDATE tuner_study SET name = 'never'"))
-    assert answers.kept_json("q")
+    assert answers.kept_json(ASKED)
     raise ZeroDivisionError
 
 
@@ -279,7 +388,7 @@ def test_a_changed_source_ends_it(answers: api.BestAnswers, operators: Path) -> 
     for path in operators.iterdir():
         if path.suffix in (".hip", ".py") and path.name not in ("operator.py", "reference.py"):
             path.write_text(path.read_text("utf-8") + "\n// changed\n", "utf-8")
-    assert answers.kept_json("q") is None
+    assert answers.kept_json(ASKED) is None
     with pytest.raises(NotFound, match="older source"):
         ask(answers)
 
@@ -293,13 +402,13 @@ def test_a_source_with_the_same_size_and_time_ends_it(
         status = path.stat()
         path.write_text(path.read_text("utf-8").replace("{", "{ ", 1).rstrip()[: status.st_size])
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert answers.kept_json("q") is None
+    assert answers.kept_json(ASKED) is None
 
 
 def test_another_driver_ends_it(answers: api.BestAnswers, machine: Machine) -> None:
     ask(answers)
     machine.environment = make_environment(driver="2.0")
-    assert answers.kept_json("q") is None
+    assert answers.kept_json(ASKED) is None
     with pytest.raises(NotFound, match=r"driver: 1\.0 -> 2\.0"):
         ask(answers)
 
@@ -311,7 +420,7 @@ def test_a_device_that_is_registered_anew_ends_it(settings: Settings) -> None:
     register(settings, HERE)
     assert ask(answers) == first
     register(settings, make_environment(driver="2.0"))
-    assert answers.kept_json("q") is None
+    assert answers.kept_json(ASKED) is None
     with pytest.raises(NotFound, match=r"driver: 1\.0 -> 2\.0"):
         ask(answers)
     answers.close()
@@ -333,9 +442,9 @@ def test_a_link_to_nothing_is_no_fault(
     """Emacs leaves one beside a file that it edits."""
     (operators / ".#operator.py").symlink_to(target)
     first = ask(answers)
-    assert answers.kept_json("q") == first
+    assert answers.kept_json(ASKED) == first
     (operators / ".#operator.py").unlink()
-    assert answers.kept_json("q") is None
+    assert answers.kept_json(ASKED) is None
 
 
 def test_an_operator_whose_folder_is_gone_is_not_found(
@@ -374,14 +483,34 @@ def test_a_file_that_was_written_just_now_is_read_again(
     answers = api.BestAnswers(settings, machine.find)
     (operators / "notes.txt").write_text("new", "utf-8")
     ask(answers)
-    assert answers.kept_json("q") is None
+    assert answers.kept_json(ASKED) is None
     answers.close()
 
 
 def test_no_more_answers_are_kept_than_fit(
-    answers: api.BestAnswers, monkeypatch: pytest.MonkeyPatch
+    answers: api.BestAnswers, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.api.answers.MAX_KEPT", 3)
-    for key in range(5):
-        answers.best_json("planted", SHAPE, device="cpu", key=key)
-    assert [key for key in range(5) if answers.kept_json(key)] == [2, 3, 4]
+    monkeypatch.setattr("tuner.api.kept_answers.MAX_KEPT", 3)
+    shapes = [(4, 8), (5, 8), (6, 8), (7, 8), (8, 8)]
+    for shape in shapes[1:]:
+        add_trial(settings, 10.0, shape)
+    asked = [api.asked("planted", shape, settings, device="cpu") for shape in shapes]
+    for each in asked:
+        answers.best_json(each)
+    assert [answers.kept_json(each) is not None for each in asked] == [False, False, *[True] * 3]
+
+
+def test_one_question_has_one_form(settings: Settings) -> None:
+    plain = api.asked("planted", SHAPE, settings)
+    assert plain == api.asked(
+        "planted", (4, 8), settings, dtype="float32", scalars={}, device="auto", match="exact"
+    )
+    assert plain != ASKED
+    assert plain != other_question(settings)
+    gpu = api.asked("planted", SHAPE, settings, architecture="gfx1201", device="cpu")
+    assert gpu == api.asked("planted", "04x8", settings, architecture="gfx1201", match="same-arch")
+
+
+def other_question(settings: Settings) -> api.Asked:
+    """Return a question that nobody asked."""
+    return api.asked("planted", "4x9", settings, device="cpu")

@@ -8,11 +8,9 @@ import io
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +19,17 @@ from fastapi.testclient import TestClient
 from filled import FORMULA
 from filled import MARKUP
 from places import OPERATORS
+from sqlalchemy import text
 
 from tuner import api
 from tuner.api import paging
+from tuner.domain.evidence import Reproduction
 from tuner.service import schemas
 from tuner.settings import Settings
 from tuner.store import changes
 from tuner.store import open_store
 from tuner.store import queries
+from tuner.store.reproductions import add_reproduction
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 LISTS = {
@@ -193,7 +194,7 @@ def test_best_is_what_the_command_prints_to_the_byte(reader: TestClient, filled:
     assert answer.json() == in_python.as_plain()
 
 
-def test_an_answer_for_which_others_must_be_asked_is_kept_until_something_is_committed(
+def test_an_answer_for_which_others_must_be_asked_is_kept_until_it_may_differ(
     make_client: Callable[..., TestClient], settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As with a server: what tells of changes may not be asked in the event loop.
@@ -213,8 +214,12 @@ def test_an_answer_for_which_others_must_be_asked_is_kept_until_something_is_com
     assert client.get("/api/v1/best", params=question).content == first.content
     assert len(looks) == 1
 
-    with closing(sqlite3.connect(settings.db)) as other, other:
-        other.execute("UPDATE tuner_study SET name = 'renamed'")
+    with (
+        open_store(settings.db, create=False, writable=True) as store,
+        store.transaction() as connection,
+    ):
+        connection.execute(text("UPDATE tuner_study SET name = 'renamed'"))
+        add_reproduction(connection, Reproduction("trial", "1", "not_comparable"))
 
     later = client.get("/api/v1/best", params=question).json()
     assert first.json()["best"]["study"] != later["best"]["study"] == "renamed"

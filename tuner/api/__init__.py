@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from tuner.api.answer import best
 from tuner.api.answers import BestAnswers
+from tuner.api.answers_ahead import AnswersAhead
+from tuner.api.asked import Asked
+from tuner.api.asked import asked
 from tuner.api.changing import change_job
 from tuner.api.changing import change_study
 from tuner.api.changing import JobAction
@@ -81,6 +84,8 @@ from tuner.report.shown import number as figure_text
 
 __all__ = [
     "COMPARE_COLUMNS",
+    "AnswersAhead",
+    "Asked",
     "BestAnswers",
     "DatabaseTallies",
     "DeviceMemory",
@@ -89,6 +94,7 @@ __all__ = [
     "Page",
     "StudyResult",
     "all_operators",
+    "asked",
     "backup_database",
     "best",
     "bundle_source",

@@ -60,6 +60,8 @@ def create_app(
     metrics = Metrics(settings)
     devices = api.DeviceMemory()
     answers = api.BestAnswers(settings, devices.find, devices.recall)
+    answers_ahead = api.AnswersAhead(answers)
+    metrics.show_answers(kept=lambda: answers.kept, waiting=lambda: answers_ahead.waiting)
     routes = _routes((*API_ROUTERS, *PAGE_ROUTERS))
     best_route = next(each for each in routes if each.path == BEST_PATH)
     app = FastAPI(
@@ -71,7 +73,9 @@ def create_app(
         redirect_slashes=False,
         middleware=[
             Middleware(Gate, access=access, writes=RateLimit(writes or Rate()), metrics=metrics),
-            Middleware(Shortcut, route=best_route, answers=answers, metrics=metrics),
+            Middleware(
+                Shortcut, route=best_route, settings=settings, answers=answers, metrics=metrics
+            ),
         ],
         exception_handlers=handlers(error_page),
     )
@@ -79,7 +83,9 @@ def create_app(
         app.include_router(router)
     for router in PAGE_ROUTERS:
         app.include_router(router, include_in_schema=False)
-    app.state.service = ServiceState(settings, access, metrics, devices, answers, routes=routes)
+    app.state.service = ServiceState(
+        settings, access, metrics, devices, answers, answers_ahead, routes=routes
+    )
     app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static")
     describe(app)
     return app

@@ -34,6 +34,7 @@ class ServiceState:
         metrics: What ``/metrics`` shows.
         devices: What device names stand for.
         answers: Which config is best; gives an answer again while it is right.
+        answers_ahead: Makes answers before they are asked for, once it is entered.
         routes: All routes but those of static files, for the ``Allow`` header.
         streams: Open event streams; ended when the service is asked to end.
     """
@@ -43,6 +44,7 @@ class ServiceState:
     metrics: Metrics
     devices: api.DeviceMemory
     answers: api.BestAnswers
+    answers_ahead: api.AnswersAhead
     routes: Sequence[Route] = ()
     streams: Streams = field(default_factory=Streams)
 

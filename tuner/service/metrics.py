@@ -56,6 +56,14 @@ class Metrics:
         version.labels(__version__).set(1)
         self._registry.register(_DatabaseCollector(settings, clock))
 
+    def show_answers(self, kept: Callable[[], int], waiting: Callable[[], int]) -> None:
+        """Show how many answers to ``best`` are kept, and how many are to be made ahead."""
+        for name, text, count in (
+            ("tuner_best_answers_kept", "Answers to best that are kept", kept),
+            ("tuner_best_answers_waiting", "Answers to best still to be made ahead", waiting),
+        ):
+            Gauge(name, text, registry=self._registry).set_function(count)
+
     def count_request(self, method: str, route: str, status: int) -> None:
         """Count an answered request by its route's template, never by its path."""
         known = method if method in _METHODS else "other"

@@ -75,7 +75,10 @@ def serve(settings: Settings, options: ServeOptions, ready: Callable[[str], None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, server.handle_exit)
         start = partial(start_worker, settings, options.devices) if options.takes_jobs else None
-        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        with (
+            app.state.service.answers_ahead,
+            asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner,
+        ):
             runner.run(_run(server, listener, start))
 
 

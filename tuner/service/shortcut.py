@@ -25,11 +25,14 @@ from tuner.service.answers import JSON_TYPE
 from tuner.service.errors import error_answer
 from tuner.service.errors import problem_of
 from tuner.service.metrics import Metrics
-from tuner.service.routes.lookup import best_answer
+from tuner.service.routes.lookup import asked_by
 from tuner.service.routes.lookup import BestParameters
 from tuner.service.shared_look import SharedLook
+from tuner.settings import Settings
 
 BEST_PATH = "/api/v1/best"
+MAX_READ = 16384  # query strings whose meaning is remembered, of at most some hundred bytes each
+MAX_QUERY_BYTES = 500  # longer ones are read each time
 
 
 class Shortcut:
@@ -38,15 +41,23 @@ class Shortcut:
     Args:
         app: Whatever has no answer here goes on to it.
         route: Whose place this takes.
-        answers: Finds and keeps answers, by query string.
+        settings: Name the device that is meant where none is named.
+        answers: Finds and keeps answers.
         metrics: Times them as the route does.
     """
 
     def __init__(
-        self, app: ASGIApp, route: Route, answers: api.BestAnswers, metrics: Metrics
+        self,
+        app: ASGIApp,
+        route: Route,
+        settings: Settings,
+        answers: api.BestAnswers,
+        metrics: Metrics,
     ) -> None:
         self._app = app
         self._route = route
+        self._settings = settings
+        self._read: dict[bytes, api.Asked] = {}
         self._answers = answers
         self._metrics = metrics
         self._look = SharedLook(answers.look)
@@ -79,21 +90,37 @@ class Shortcut:
         return answer
 
     async def _content(self, query: bytes) -> bytes | None:
+        asked = self._asked(query)
+        if asked is None:
+            return None
         # To ask a thread takes longer than to look whether a kept answer is right, and to ask a
         # server longer still: that is done for all who wait for it.
-        content = self._answers.kept_json_at_once(query)
-        if content is None and self._answers.may_be_kept(query):
-            content = self._answers.kept_json_at_once(query, await self._look())
-        return content or await run_in_threadpool(self._found, query)
+        content = self._answers.kept_json_at_once(asked)
+        if content is None and self._answers.may_be_kept(asked):
+            content = self._answers.kept_json_at_once(asked, await self._look())
+        return content or await run_in_threadpool(self._found, asked)
 
-    def _found(self, query: bytes) -> bytes | None:
-        kept = self._answers.kept_json(query)
-        if kept is not None:
-            return kept
+    def _asked(self, query: bytes) -> api.Asked | None:
+        """Return what a query string asks; None where the route has to say what is wrong.
+
+        Raises:
+            UsageError: It asks nothing that there can be.
+        """
+        known = self._read.get(query)
+        if known is not None:
+            return known
         given = QueryParams(query)
         fields = {name: given.getlist(name) if name == "scalar" else given[name] for name in given}
         try:
-            asked = BestParameters.model_validate(fields)
+            parameters = BestParameters.model_validate(fields)
         except ValidationError:
             return None
-        return best_answer(self._answers, asked, query)
+        asked = asked_by(parameters, self._settings)
+        if len(query) <= MAX_QUERY_BYTES:
+            if len(self._read) >= MAX_READ:
+                self._read.clear()
+            self._read[query] = asked
+        return asked
+
+    def _found(self, asked: api.Asked) -> bytes:
+        return self._answers.kept_json(asked) or self._answers.best_json(asked)

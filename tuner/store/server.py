@@ -21,6 +21,7 @@ from sqlalchemy import bindparam
 from sqlalchemy import Connection
 from sqlalchemy import create_engine
 from sqlalchemy import Engine
+from sqlalchemy import event
 from sqlalchemy import func
 from sqlalchemy import make_url
 from sqlalchemy import RowMapping
@@ -58,6 +59,10 @@ _CONNECTION = {
     "tcp_user_timeout": "30000",
 }
 _SCHEMA_LOCK = "schema"
+_UNFINISHED = text(
+    "SELECT pg_snapshot_xmin(seen)::text, pg_snapshot_xmax(seen)::text "
+    "FROM pg_current_snapshot() AS seen"
+)
 
 
 def server_engine(location: Location, mode: Mode) -> Engine:
@@ -78,7 +83,7 @@ def server_engine(location: Location, mode: Mode) -> Engine:
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     try:
         url = make_url(location.url)
-        return create_engine(
+        engine = create_engine(
             url,
             pool_pre_ping=True,  # after a restart of the server, old connections are replaced
             execution_options=options,
@@ -93,6 +98,25 @@ def server_engine(location: Location, mode: Mode) -> Engine:
         raise UsageError(
             f"database {location} is not a URL", hint="such as postgresql://user@host:5432/name"
         ) from error
+    if mode != "read":
+        event.listen(engine, "begin", _take_number)
+    return engine
+
+
+def _take_number(connection: Connection) -> None:
+    """Give a transaction its number before it draws an id: ``answer_changes`` builds on that."""
+    connection.exec_driver_sql("SELECT pg_current_xact_id()")
+
+
+def unfinished_transactions(connection: Connection) -> tuple[int, int]:
+    """Return the numbers of the oldest transaction under way and of the next one to begin.
+
+    As the connection's snapshot has them. SQLite's writers take turns: 0 and 0.
+    """
+    if connection.dialect.name != "postgresql":
+        return 0, 0
+    found = connection.execute(_UNFINISHED).one()
+    return int(found[0]), int(found[1])
 
 
 def create_server_schema(connection: Connection, database: str) -> None:

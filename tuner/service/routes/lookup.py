@@ -9,7 +9,6 @@ from typing import Literal
 from fastapi import APIRouter
 from fastapi import Query
 from pydantic import Field
-from starlette.requests import Request
 from starlette.responses import Response
 
 from tuner import api
@@ -21,6 +20,7 @@ from tuner.service.dependencies import Strict
 from tuner.service.openapi import NOT_FOUND
 from tuner.service.openapi import ok
 from tuner.service.openapi import problem
+from tuner.settings import Settings
 
 router = APIRouter(prefix="/api/v1", tags=["lookup"])
 
@@ -51,33 +51,33 @@ class BestParameters(Strict):
     | NOT_FOUND
     | problem(409, "The device can't be used, or is not the same on all hosts"),
 )
-def best(request: Request, state: StateDep, asked: Annotated[BestParameters, Query()]) -> Response:
+def best(state: StateDep, parameters: Annotated[BestParameters, Query()]) -> Response:
     """Say which config is best for a shape on a device, and how sure that is."""
     begun_s = time.perf_counter()
     try:
-        content = best_answer(state.answers, asked, request.scope["query_string"])
+        content = state.answers.best_json(asked_by(parameters, state.settings))
     finally:
         state.metrics.note_best_lookup(time.perf_counter() - begun_s)
     return Response(content, media_type=JSON_TYPE)
 
 
-def best_answer(answers: api.BestAnswers, asked: BestParameters, query: bytes) -> bytes:
-    """Return the answer, to be kept under the query string.
+def asked_by(parameters: BestParameters, settings: Settings) -> api.Asked:
+    """Return the question that parameters put.
 
     Raises:
-        TunerError: As ``api.BestAnswers.best_json``.
+        UsageError: They put none.
     """
-    return answers.best_json(
-        asked.operator,
-        asked.shape,
-        dtype=asked.dtype,
-        scalars=_scalars(asked.scalar),
-        row_padding=asked.row_padding,
-        device=asked.device,
-        architecture=asked.arch,
-        implementation=asked.implementation,
-        match=asked.match,
-        key=query,
+    return api.asked(
+        parameters.operator,
+        parameters.shape,
+        settings,
+        dtype=parameters.dtype,
+        scalars=_scalars(parameters.scalar),
+        row_padding=parameters.row_padding,
+        device=parameters.device,
+        architecture=parameters.arch,
+        implementation=parameters.implementation,
+        match=parameters.match,
     )
 
 

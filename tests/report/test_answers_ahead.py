@@ -1,0 +1,112 @@
+"""Answers that are there before they are asked for, and made again when their trials change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from test_answers import add_trial
+from test_answers import ASKED
+from test_answers import HERE
+from test_answers import Machine
+from test_answers import machine
+from test_answers import operators
+from test_answers import recalling
+from test_answers import settings
+from test_answers import SHAPE
+
+from tuner import api
+from tuner.settings import Settings
+from tuner.testing.store_values import make_environment
+
+__all__ = ["machine", "operators", "settings"]  # fixtures
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def answers(settings: Settings, machine: Machine) -> Iterator[api.BestAnswers]:
+    """What keeps answers, of a device that was asked for."""
+    kept = recalling(settings, machine)
+    kept.best_json(ASKED)
+    yield kept
+    kept.close()
+
+
+def asked(shape: str, settings: Settings, **more: str) -> api.Asked:
+    return api.asked("planted", shape, settings, **more)  # type: ignore[arg-type]
+
+
+def test_what_was_never_asked_is_there(answers: api.BestAnswers, settings: Settings) -> None:
+    add_trial(settings, 20.0, shape=(16, 8))
+    ahead = api.AnswersAhead(answers)
+    ahead.make_all()
+    architecture = HERE.identity["architecture"]
+    for question in (
+        asked("16x8", settings, device="cpu"),
+        asked("16x8", settings),
+        asked("16x8", settings, device="cpu", match="same-arch"),
+        asked("16x8", settings, architecture=str(architecture)),
+        asked(SHAPE, settings, architecture=str(architecture)),
+    ):
+        kept = answers.kept_json_at_once(question)
+        assert kept is not None, question
+        assert kept == answers.best_json(question)
+    assert answers.kept_json_at_once(asked("16x8", settings, implementation="good")) is None
+    assert ahead.waiting == 0
+
+
+def test_only_what_has_changed_is_made_again(
+    answers: api.BestAnswers, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_trial(settings, 20.0, shape=(16, 8))
+    ahead = api.AnswersAhead(answers)
+    ahead.make_all()
+    made: list[api.Asked] = []
+    make = answers.best_json
+    monkeypatch.setattr(answers, "best_json", lambda each: made.append(each) or make(each))
+    ahead.make_all()
+    assert made == []
+    add_trial(settings, 5.0, shape=(16, 8))
+    ahead.make_all()
+    assert {each.question.shape for each in made} == {(16, 8)}
+    assert b'"median_us": 5.0' in (answers.kept_json_at_once(asked("16x8", settings)) or b"")
+    assert answers.kept_json_at_once(ASKED) is not None
+
+
+def test_a_device_that_changes_gets_answers_of_its_own(
+    answers: api.BestAnswers, settings: Settings, machine: Machine
+) -> None:
+    ahead = api.AnswersAhead(answers)
+    machine.environment = make_environment(driver="2.0")
+    ahead.make_all()  # for which nothing was measured: no exact answer, and no fault
+    assert answers.kept_json_at_once(asked(SHAPE, settings)) is None
+    assert answers.kept_json_at_once(asked(SHAPE, settings, match="same-arch")) is not None
+    machine.environment = HERE
+    ahead.make_all()
+    assert answers.kept_json_at_once(asked(SHAPE, settings)) is not None
+
+
+def test_no_more_are_made_than_there_is_room_for(
+    answers: api.BestAnswers, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rows in range(5, 9):
+        add_trial(settings, 20.0, shape=(rows, 8))
+    monkeypatch.setattr("tuner.api.answers_ahead.MOST_AHEAD", 3)
+    api.AnswersAhead(answers).make_all()
+    assert answers.kept == 3
+
+
+def test_the_thread_goes_on_when_the_database_comes_later(
+    settings: Settings, machine: Machine
+) -> None:
+    later = settings.model_copy(update={"db": settings.db + ".later"})
+    answers = recalling(later, machine)
+    with api.AnswersAhead(answers):
+        time.sleep(0.1)
+        add_trial(later, 10.0)
+        until_s = time.monotonic() + PATIENCE_S
+        while answers.kept == 0 and time.monotonic() < until_s:
+            time.sleep(0.05)
+        assert answers.kept > 0
+    answers.close()

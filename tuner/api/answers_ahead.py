@@ -1,0 +1,145 @@
+"""Makes answers to ``best`` before they are asked for: a lookup takes longer than to give one.
+
+The service answers a few hundred new questions a second on one core, and thousands whose answer
+it has. So, while it runs, a thread looks up each tuned workload for the devices that were asked
+for or take jobs, and for each architecture; and again whatever has changed since. Questions with
+scalar arguments of their own, for one implementation or for the nearest shape are answered when
+they come.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Collection
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+from typing import TYPE_CHECKING
+
+from tuner.api.answer import Question
+from tuner.api.answers import BestAnswers
+from tuner.api.asked import Asked
+from tuner.api.kept_answers import MAX_KEPT
+from tuner.domain.environment import Environment
+from tuner.errors import DatabaseProblem
+from tuner.errors import TunerError
+
+if TYPE_CHECKING:
+    from tuner.store.tuned import TunedWorkload
+
+TICK_S = 1.0  # between two looks for changes
+# Of the room for answers, the rest is for what is asked for.
+MOST_AHEAD = MAX_KEPT * 3 // 4
+
+
+class AnswersAhead:
+    """A thread that makes answers ahead, at half of a core's time at most. A context manager.
+
+    Args:
+        answers: Makes and keeps them.
+    """
+
+    def __init__(self, answers: BestAnswers) -> None:
+        self._answers = answers
+        self._waiting: deque[Asked] = deque()
+        self._devices: dict[str, Environment] = {}
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tuner-answers", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._end.set()
+        self._thread.join()
+
+    @property
+    def waiting(self) -> int:
+        """How many questions wait for their answer."""
+        return len(self._waiting)
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            try:
+                self.make_all()
+            except TunerError:  # no database, or not for now: those who ask are told
+                self._waiting.clear()
+            self._end.wait(TICK_S)
+
+    def make_all(self) -> None:
+        """Make what is missing; end early where that is asked for.
+
+        Raises:
+            DatabaseProblem: The database can't be used.
+        """
+        self._take_in_changes()
+        looked_at_s = time.monotonic()
+        while self._waiting and not self._end.is_set():
+            begun_s = time.monotonic()
+            if begun_s - looked_at_s > TICK_S:
+                self._take_in_changes()
+                looked_at_s = begun_s
+            if not self._waiting or self._answers.kept >= MOST_AHEAD:
+                break
+            self._make(self._waiting[0])
+            self._waiting.popleft()
+            # Those who ask have the other half of the time.
+            self._end.wait(time.monotonic() - begun_s)
+        self._waiting.clear()
+
+    def _make(self, asked: Asked) -> None:
+        if self._answers.may_be_kept(asked):
+            return
+        try:
+            self._answers.best_json(asked)
+        except DatabaseProblem:
+            raise
+        except TunerError:  # nothing matches, as where a source has changed: it is not kept
+            return
+
+    def _take_in_changes(self) -> None:
+        changed = self._answers.take_changed()
+        devices = self._answers.devices()
+        if devices != self._devices:
+            self._devices, changed = devices, None
+        if changed is None:
+            self._waiting.clear()
+        elif not changed:
+            return
+        self._waiting.extendleft(reversed(list(self._questions(changed))))
+
+    def _questions(self, keys: Collection[str] | None) -> Iterator[Asked]:
+        """Yield what may be asked about workloads, the likeliest questions first."""
+        tuned = self._answers.tuned(keys)
+        for name, here in self._devices.items():
+            for each in tuned:
+                if each.environment_key == here.key:
+                    yield _asked(each, device=name)
+        for each in tuned:
+            yield _asked(each)
+        for name, here in self._devices.items():
+            for each in tuned:
+                if each.architecture == here.identity.get("architecture"):
+                    yield _asked(each, device=name, any_environment=True)
+
+
+def _asked(
+    tuned: TunedWorkload, *, device: str | None = None, any_environment: bool = False
+) -> Asked:
+    workload = tuned.workload
+    question = Question(
+        shape=workload.shape,
+        dtype=workload.dtype,
+        row_padding=workload.row_padding,
+        architecture=tuned.architecture if device is None else None,
+        match="same-arch" if device is None or any_environment else "exact",
+    )
+    return Asked(workload.operator, question, device)
