@@ -144,7 +144,8 @@ def measure(database: str, clients: int, rate: float, most: int) -> tuple[list[F
     """
     exact, others = questions(count_trials(database))
     repeated = random.Random(SEED).choices(exact, k=most)
-    parts = [others[50 + number * most : 50 + (number + 1) * most] for number in range(3)]
+    size = min(most, (len(others) - 50) // 3)
+    parts = [others[50 + number * size : 50 + (number + 1) * size] for number in range(3)]
     service, begun_s = Service(database), time.monotonic()
     try:
         asks = Questioner(service, clients)

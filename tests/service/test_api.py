@@ -423,5 +423,7 @@ def test_metrics_count_trials_jobs_and_requests(client: TestClient, settings: Se
     assert 'tuner_trial_stage_seconds_total{device="cpu",stage="measure"}' in text
     assert 'tuner_queue_depth{device="cpu"} 1.0' in text
     assert "tuner_best_lookup_seconds_count 1.0" in text
+    assert "tuner_best_answers_kept 1.0" in text
+    assert "tuner_best_answers_waiting 0.0" in text
     assert 'route="/api/v1/studies/{study}",status="200"} 1.0' in text
     assert "planted" not in text

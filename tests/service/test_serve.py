@@ -237,3 +237,22 @@ def test_connections_that_say_nothing_or_too_much_are_closed(address: tuple[str,
                 flood.sendall(b"X-Filler: " + b"x" * 8000 + b"\r\n")
         with contextlib.suppress(ConnectionResetError):
             assert flood.recv(4096) == b""
+
+
+def test_it_makes_answers_before_they_are_asked_for(
+    serving: Callable[..., Serving], settings: Settings, tmp_path: Path
+) -> None:
+    shutil.copy(settings.db, tmp_path / "served.db")
+    client = serving("--no-work").client
+
+    def answers(state: str) -> float:
+        text = client.get("/metrics").text
+        return float(text.partition(f"\ntuner_best_answers_{state} ")[2].split()[0])
+
+    wait(lambda: answers("kept") > 0 and answers("waiting") == 0, "answers made ahead")
+    before = answers("kept")
+    architecture = client.get("/api/v1/studies/planted").json()["architecture"]
+    question = {"operator": "planted", "shape": "6x40", "arch": architecture}
+    answer = client.get("/api/v1/best", params=question)
+    assert answer.json()["best"]["workload"]["shape"] == [6, 40]
+    assert answers("kept") == before
