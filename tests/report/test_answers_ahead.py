@@ -17,6 +17,7 @@ from test_answers import settings
 from test_answers import SHAPE
 
 from tuner import api
+from tuner.errors import DatabaseProblem
 from tuner.settings import Settings
 from tuner.testing.store_values import make_environment
 
@@ -97,9 +98,27 @@ def test_no_more_are_made_than_there_is_room_for(
     assert answers.kept == 3
 
 
-def test_the_thread_goes_on_when_the_database_comes_later(
-    settings: Settings, machine: Machine
+def test_what_a_failure_kept_from_being_made_is_made_later(
+    answers: api.BestAnswers, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    add_trial(settings, 20.0, shape=(16, 8))
+
+    def fail(_asked: api.Asked) -> bytes:
+        raise DatabaseProblem("the server is away")
+
+    ahead = api.AnswersAhead(answers)
+    with monkeypatch.context() as failing:
+        failing.setattr(answers, "best_json", fail)
+        with pytest.raises(DatabaseProblem):
+            ahead.make_all()
+    ahead.make_all()
+    assert answers.kept_json_at_once(asked("16x8", settings)) is not None
+
+
+def test_the_thread_goes_on_when_the_database_comes_later(
+    settings: Settings, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.api.answers_ahead.RETRY_S", 0.05)
     later = settings.model_copy(update={"db": settings.db + ".later"})
     answers = recalling(later, machine)
     with api.AnswersAhead(answers):

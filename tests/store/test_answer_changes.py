@@ -7,12 +7,14 @@ from datetime import datetime
 from datetime import UTC
 
 import pytest
+from postgres import PostgresServer
 from sqlalchemy import Connection
 from sqlalchemy import text
 
 from tuner.domain.evidence import Reproduction
 from tuner.domain.workload import make_workload
 from tuner.domain.workload import Workload
+from tuner.errors import DatabaseProblem
 from tuner.store import answer_changes
 from tuner.store import open_store
 from tuner.store import Store
@@ -110,6 +112,43 @@ def test_a_database_that_was_set_back_has_changed(watched: Watched) -> None:
         for table in ("tuner_sample", "tuner_validation", "tuner_process"):
             connection.execute(text(f"DELETE FROM {table}"))
     assert watched.changed() is None
+
+
+def test_changes_that_could_not_be_read_are_told_the_next_time(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial_id = watched.trial()
+    watched.changed()
+    confirm(watched.recorder, trial_id, (10.0,), (10.0,))
+    with monkeypatch.context() as failing:
+        failing.setattr(answer_changes, "_confirmed_query", lambda: text("SELECT nonsense"))
+        with pytest.raises(DatabaseProblem):
+            watched.changed()
+    assert watched.changed() == {WORKLOAD.key}
+
+
+def test_on_a_server_that_was_started_again_anything_may_have_changed(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    if not postgres.owned:
+        pytest.skip("the server is not this test's to stop")
+    with open_store(postgres_url, create=True, writable=True) as store:
+        changes = AnswerChanges()
+        for expected in (None, frozenset()):
+            with store.session() as session:
+                assert changes.since_last(session) == expected
+        postgres.stop()
+        postgres.start()
+        with store.session() as session:
+            assert changes.since_last(session) is None
+
+
+def test_a_writer_on_a_server_has_its_number_before_it_draws_ids(postgres_url: str) -> None:
+    with (
+        open_store(postgres_url, create=True, writable=True) as store,
+        store.transaction() as connection,
+    ):
+        assert connection.scalar(text("SELECT pg_current_xact_id_if_assigned()::text"))
 
 
 def add_process(connection: Connection, trial_id: int) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tuner.api.common import device_for
+from tuner.api.asked import Asked
+from tuner.api.asked import asked
+from tuner.api.asked import Question
 from tuner.api.common import find_operator
 from tuner.api.common import open_database
 from tuner.api.common import source_hashes
@@ -19,10 +20,7 @@ from tuner.api.known_devices import DeviceFinder
 from tuner.api.known_devices import find_here
 from tuner.domain.environment import Environment
 from tuner.domain.study import BestCandidate
-from tuner.domain.workload import parse_shape
 from tuner.domain.workload import Workload
-from tuner.errors import UsageError
-from tuner.operator import Operator
 from tuner.report.best import answer_exact
 from tuner.report.best import answer_same_architecture
 from tuner.report.best import BestAnswer
@@ -74,27 +72,26 @@ def best(
         DeviceUnavailable: The device can't be used.
         DatabaseProblem: The database can't be used.
     """
-    question = Question(
-        shape=parse_shape(shape) if isinstance(shape, str) else tuple(shape),
+    settings = settings or load_settings()
+    wanted = asked(
+        operator,
+        shape,
+        settings,
         dtype=dtype,
-        scalars=tuple((scalars or {}).items()),
+        scalars=scalars,
         row_padding=row_padding,
+        device=device,
         architecture=architecture,
         implementation=implementation,
         match=match,
     )
-    opened = open_answer(operator, question, device, find_device, settings or load_settings())
-    with opened as (_, answer):
+    with open_answer(wanted, find_device, settings) as (_, answer):
         return answer
 
 
 @contextmanager
 def open_answer(
-    operator: str,
-    question: Question,
-    device: str | None,
-    find_device: DeviceFinder,
-    settings: Settings,
+    wanted: Asked, find_device: DeviceFinder, settings: Settings
 ) -> Iterator[tuple[Session, BestAnswer]]:
     """Give the answer to a question, and the state of the database that it follows from.
 
@@ -105,63 +102,18 @@ def open_answer(
     """
     from tuner.store.known_devices import registered_devices
 
-    operator_here = find_operator(operator, settings)
-    asked = question.workload(operator_here)
+    operator_here = find_operator(wanted.operator, settings)
+    workload = wanted.question.workload(operator_here)
     hashes = source_hashes(operator_here)
     with open_database(settings, create=False, writable=False) as store:
         here = None
-        if question.architecture is None:
+        if wanted.device is not None:
             with store.session() as session:
                 registered = registered_devices(session)
-            here = find_device(device_for(device, "auto", settings), settings, registered)
+            here = find_device(wanted.device, settings, registered)
         with store.session() as session:
-            answer = answer_question(session, question, asked, here, hashes)
+            answer = answer_question(session, wanted.question, workload, here, hashes)
             yield session, _with_all_samples(session, answer)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked of an operator.
-
-    Attributes:
-        shape: Sizes of its dimensions.
-        dtype: Element type.
-        scalars: Scalar arguments that differ from the operator's defaults.
-        row_padding: Elements between the end of a row and the next one.
-        architecture: Answer for it; None answers for a device.
-        implementation: Only this one.
-        match: How closely the answer must match; None is ``exact``, or ``same-arch`` where an
-            architecture is given.
-
-    Raises:
-        UsageError: An architecture is given, and a match that needs a device.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-    scalars: tuple[tuple[str, float], ...] = ()
-    row_padding: int = 0
-    architecture: str | None = None
-    implementation: str | None = None
-    match: Match | None = None
-
-    def __post_init__(self) -> None:
-        if self.architecture is not None and self.match not in (None, "same-arch"):
-            raise UsageError(
-                f"--match {self.match} needs a device to compare with, --arch names none",
-                hint="leave --arch out, or use --match same-arch",
-            )
-
-    def workload(self, operator: Operator) -> Workload:
-        """Return the workload that is asked about.
-
-        Raises:
-            UsageError: The operator has no such workload, or no such implementation.
-        """
-        asked = operator.workload(self.shape, self.dtype, dict(self.scalars), self.row_padding)
-        if self.implementation is not None:
-            operator.implementation(self.implementation)
-        return asked
 
 
 def answer_here(

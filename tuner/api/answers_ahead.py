@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Self
 from typing import TYPE_CHECKING
 
-from tuner.api.answer import Question
 from tuner.api.answers import BestAnswers
 from tuner.api.asked import Asked
+from tuner.api.asked import Question
 from tuner.api.kept_answers import MAX_KEPT
 from tuner.domain.environment import Environment
 from tuner.errors import DatabaseProblem
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tuner.store.tuned import TunedWorkload
 
 TICK_S = 1.0  # between two looks for changes
+RETRY_S = 10.0  # after the database could not be used
 # Of the room for answers, the rest is for what is asked for.
 MOST_AHEAD = MAX_KEPT * 3 // 4
 
@@ -45,6 +46,7 @@ class AnswersAhead:
         self._answers = answers
         self._waiting: deque[Asked] = deque()
         self._devices: dict[str, Environment] = {}
+        self._is_behind = True  # not all that changed was taken in
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tuner-answers", daemon=True)
 
@@ -70,16 +72,26 @@ class AnswersAhead:
         while not self._end.is_set():
             try:
                 self.make_all()
+                self._end.wait(TICK_S)
             except TunerError:  # no database, or not for now: those who ask are told
-                self._waiting.clear()
-            self._end.wait(TICK_S)
+                self._end.wait(RETRY_S)
 
     def make_all(self) -> None:
         """Make what is missing; end early where that is asked for.
 
         Raises:
-            DatabaseProblem: The database can't be used.
+            NotFound: There is no database.
+            DatabaseProblem: It can't be used. The next call begins anew.
         """
+        try:
+            self._make_waiting()
+        except TunerError:
+            self._is_behind = True
+            raise
+        finally:
+            self._waiting.clear()
+
+    def _make_waiting(self) -> None:
         self._take_in_changes()
         looked_at_s = time.monotonic()
         while self._waiting and not self._end.is_set():
@@ -93,7 +105,6 @@ class AnswersAhead:
             self._waiting.popleft()
             # Those who ask have the other half of the time.
             self._end.wait(time.monotonic() - begun_s)
-        self._waiting.clear()
 
     def _make(self, asked: Asked) -> None:
         if self._answers.may_be_kept(asked):
@@ -108,13 +119,13 @@ class AnswersAhead:
     def _take_in_changes(self) -> None:
         changed = self._answers.take_changed()
         devices = self._answers.devices()
-        if devices != self._devices:
+        if self._is_behind or devices != self._devices:
             self._devices, changed = devices, None
         if changed is None:
             self._waiting.clear()
-        elif not changed:
-            return
-        self._waiting.extendleft(reversed(list(self._questions(changed))))
+        if changed is None or changed:
+            self._waiting.extendleft(reversed(list(self._questions(changed))))
+        self._is_behind = False
 
     def _questions(self, keys: Collection[str] | None) -> Iterator[Asked]:
         """Yield what may be asked about workloads, the likeliest questions first."""

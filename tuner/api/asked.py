@@ -1,4 +1,4 @@
-"""A question about ``best`` in one form, however it was put: what an answer is kept under."""
+"""A question about ``best`` in one form, however it is put; an answer is kept under it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,58 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuner.api.answer import Question
 from tuner.api.common import device_for
 from tuner.domain.workload import parse_shape
+from tuner.domain.workload import Workload
+from tuner.errors import UsageError
+from tuner.operator import Operator
 from tuner.report.best import Match
 from tuner.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of an operator.
+
+    Attributes:
+        shape: Sizes of its dimensions.
+        dtype: Element type.
+        scalars: Scalar arguments that differ from the operator's defaults.
+        row_padding: Elements between the end of a row and the next one.
+        architecture: Answer for it; None answers for a device.
+        implementation: Only this one.
+        match: How closely the answer must match; None is ``exact``, or ``same-arch`` where an
+            architecture is given.
+
+    Raises:
+        UsageError: An architecture is given, and a match that needs a device.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    scalars: tuple[tuple[str, float], ...] = ()
+    row_padding: int = 0
+    architecture: str | None = None
+    implementation: str | None = None
+    match: Match | None = None
+
+    def __post_init__(self) -> None:
+        if self.architecture is not None and self.match not in (None, "same-arch"):
+            raise UsageError(
+                f"--match {self.match} needs a device to compare with, --arch names none",
+                hint="leave --arch out, or use --match same-arch",
+            )
+
+    def workload(self, operator: Operator) -> Workload:
+        """Return the workload that is asked about.
+
+        Raises:
+            UsageError: The operator has no such workload, or no such implementation.
+        """
+        asked = operator.workload(self.shape, self.dtype, dict(self.scalars), self.row_padding)
+        if self.implementation is not None:
+            operator.implementation(self.implementation)
+        return asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.api.answer import open_answer
-from tuner.api.answer import Question
+from tuner.api.asked import asked
 from tuner.api.known_devices import DeviceFinder
 from tuner.api.known_devices import find_here
 from tuner.api.plain import plain
 from tuner.api.reading import trial_as_plain
 from tuner.domain.identity import Plain
 from tuner.domain.stats import median_interval
-from tuner.domain.workload import parse_shape
 from tuner.settings import Settings
 
 if TYPE_CHECKING:
@@ -92,16 +91,19 @@ def look_up(
         DeviceUnavailable: The device can't be used.
         DatabaseProblem: The database can't be used.
     """
-    question = Question(
-        shape=parse_shape(shape),
+    wanted = asked(
+        operator,
+        shape,
+        settings,
         dtype=dtype,
-        scalars=tuple((scalars or {}).items()),
+        scalars=scalars,
         row_padding=row_padding,
+        device=device,
         architecture=architecture,
         implementation=implementation,
         match=match,
     )
-    with open_answer(operator, question, device, find_device, settings) as (session, answer):
+    with open_answer(wanted, find_device, settings) as (session, answer):
         samples_us = [each for process in answer.best.samples_us for each in process]
         return Lookup(
             answer=answer.as_plain(),

@@ -26,6 +26,7 @@ from tuner.store.models import Base
 from tuner.store.models import ProcessRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
+from tuner.store.server import Unfinished
 from tuner.store.server import unfinished_transactions
 from tuner.store.table import table_of
 
@@ -35,13 +36,9 @@ MOST_NEW_PROCESSES = 50_000
 
 
 class _Look(NamedTuple):
-    """The database at a moment: its newest ids, and the numbers of transactions under way.
+    """The database at a moment: its newest ids, and the numbers of transactions under way."""
 
-    Transactions before ``oldest`` have ended, those from ``following`` on have not begun.
-    """
-
-    oldest: int
-    following: int
+    transactions: Unfinished
     process_id: int
     control_id: int
     reproduction_id: int
@@ -61,46 +58,53 @@ class AnswerChanges:
 
         Returns:
             None where any may: at the first call, when a study became a rerun, and when the
-            database was set back.
+            database was set back or its server started anew.
         """
         connection = session.connection()
         now = _look(connection)
-        if not self._looks:
-            self._looks = [now]
-            return None
-        since = self._go_on_to(now)
-        if (
-            now.reproduction_id != since.reproduction_id
-            or not 0 <= now.process_id - since.process_id <= MOST_NEW_PROCESSES
-            or now.control_id < since.control_id
-        ):
-            return None
-        found: set[str] = set()
-        if now.process_id > since.process_id:
-            found.update(_keys(connection, _confirmed_query(), since.process_id))
-        if now.control_id > since.control_id:
-            found.update(_keys(connection, _controlled_query(), since.control_id))
-        return frozenset(found)
+        since = self._behind_all_unseen()
+        found = None if since is None else _changed(connection, since, now)
+        if found is None:
+            self._looks = []
+        # Only now: where reading fails, the next call must tell of these changes, too.
+        self._looks.append(now)
+        return found
 
-    def _go_on_to(self, now: _Look) -> _Look:
-        """Add a look; return the one whose newest ids are behind all that is new since the last.
+    def _behind_all_unseen(self) -> _Look | None:
+        """Return the look whose newest ids are behind all that the last one did not see.
 
         On a server a row can become visible after one with a higher id. What was not visible at
         the last look is of transactions that had not ended then. Those that began after an
         earlier look drew ids above its newest: a transaction has its number before it draws any.
         """
-        unseen_from = self._looks[-1].oldest
-        while len(self._looks) > 1 and self._looks[1].following <= unseen_from:
+        if not self._looks:
+            return None
+        unseen_from = self._looks[-1].transactions.oldest
+        while len(self._looks) > 1 and self._looks[1].transactions.following <= unseen_from:
             del self._looks[0]
-        since = self._looks[0]
-        self._looks.append(now)
-        return since
+        return self._looks[0]
 
 
 def _look(connection: Connection) -> _Look:
-    oldest, following = unfinished_transactions(connection)
+    transactions = unfinished_transactions(connection)
     ids = connection.execute(_newest_query()).one()
-    return _Look(oldest, following, *(each or 0 for each in ids))
+    return _Look(transactions, *(each or 0 for each in ids))
+
+
+def _changed(connection: Connection, since: _Look, now: _Look) -> frozenset[str] | None:
+    if (
+        now.transactions.server_start != since.transactions.server_start
+        or now.reproduction_id != since.reproduction_id
+        or not 0 <= now.process_id - since.process_id <= MOST_NEW_PROCESSES
+        or now.control_id < since.control_id
+    ):
+        return None
+    found: set[str] = set()
+    if now.process_id > since.process_id:
+        found.update(_keys(connection, _confirmed_query(), since.process_id))
+    if now.control_id > since.control_id:
+        found.update(_keys(connection, _controlled_query(), since.control_id))
+    return frozenset(found)
 
 
 def _keys(connection: Connection, query: Select[Any], after_id: int) -> Sequence[str]:

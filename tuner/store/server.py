@@ -15,6 +15,7 @@ from contextlib import closing
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
+from typing import NamedTuple
 from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam
@@ -60,8 +61,8 @@ _CONNECTION = {
 }
 _SCHEMA_LOCK = "schema"
 _UNFINISHED = text(
-    "SELECT pg_snapshot_xmin(seen)::text, pg_snapshot_xmax(seen)::text "
-    "FROM pg_current_snapshot() AS seen"
+    "SELECT pg_snapshot_xmin(seen)::text, pg_snapshot_xmax(seen)::text, "
+    "pg_postmaster_start_time()::text FROM pg_current_snapshot() AS seen"
 )
 
 
@@ -108,15 +109,29 @@ def _take_number(connection: Connection) -> None:
     connection.exec_driver_sql("SELECT pg_current_xact_id()")
 
 
-def unfinished_transactions(connection: Connection) -> tuple[int, int]:
-    """Return the numbers of the oldest transaction under way and of the next one to begin.
+class Unfinished(NamedTuple):
+    """Which transactions were under way at a moment.
 
-    As the connection's snapshot has them. SQLite's writers take turns: 0 and 0.
+    Attributes:
+        oldest: All with a lower number have ended.
+        following: None with this number or a higher one has begun.
+        server_start: Numbers of a server that was started anew may be those of a backup.
+    """
+
+    oldest: int
+    following: int
+    server_start: str
+
+
+def unfinished_transactions(connection: Connection) -> Unfinished:
+    """Return the transactions under way, as the connection's snapshot has them.
+
+    SQLite's writers take turns: 0 and 0.
     """
     if connection.dialect.name != "postgresql":
-        return 0, 0
-    found = connection.execute(_UNFINISHED).one()
-    return int(found[0]), int(found[1])
+        return Unfinished(0, 0, "")
+    oldest, following, server_start = connection.execute(_UNFINISHED).one()
+    return Unfinished(int(oldest), int(following), server_start)
 
 
 def create_server_schema(connection: Connection, database: str) -> None:
