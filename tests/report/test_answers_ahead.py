@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from test_answers import add_trial
@@ -113,6 +115,33 @@ def test_what_a_failure_kept_from_being_made_is_made_later(
             ahead.make_all()
     ahead.make_all()
     assert answers.kept_json_at_once(asked("16x8", settings)) is not None
+
+
+class Waits(threading.Event):
+    """An event that notes how often it is waited for, and is not."""
+
+    count = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.count += timeout is not None
+        return False
+
+
+def test_those_who_ask_get_half_of_the_time_and_only_they(
+    answers: api.BestAnswers, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Waits()
+    known = SimpleNamespace(Event=lambda: waits, Thread=threading.Thread)
+    monkeypatch.setattr("tuner.api.answers_ahead.threading", known)
+    monkeypatch.setattr("tuner.api.answers_ahead.QUIET_S", 60.0)
+    ahead = api.AnswersAhead(answers)
+    add_trial(settings, 20.0, shape=(16, 8))
+    ahead.make_all()
+    assert waits.count == 0  # nobody has asked yet
+    answers.kept_json_at_once(ASKED)
+    add_trial(settings, 20.0, shape=(17, 8))
+    ahead.make_all()
+    assert waits.count > 0
 
 
 def test_the_thread_goes_on_when_the_database_comes_later(

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from tuner.store.tuned import TunedWorkload
 
 TICK_S = 1.0  # between two looks for changes
+QUIET_S = 0.1  # without a question: nobody asks
 RETRY_S = 10.0  # after the database could not be used
 # Of the room for answers, the rest is for what is asked for.
 MOST_AHEAD = MAX_KEPT * 3 // 4
 
 
 class AnswersAhead:
-    """A thread that makes answers ahead, at half of a core's time at most. A context manager.
+    """A thread that makes answers ahead, in half of the time while others ask. A context manager.
 
     Args:
         answers: Makes and keeps them.
@@ -103,8 +104,8 @@ class AnswersAhead:
                 break
             self._make(self._waiting[0])
             self._waiting.popleft()
-            # Those who ask have the other half of the time.
-            self._end.wait(time.monotonic() - begun_s)
+            if self._answers.quiet_s < QUIET_S:  # those who ask have the other half of the time
+                self._end.wait(time.monotonic() - begun_s)
 
     def _make(self, asked: Asked) -> None:
         if self._answers.may_be_kept(asked):
