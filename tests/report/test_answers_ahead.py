@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -36,13 +37,18 @@ def answers(settings: Settings, machine: Machine) -> Iterator[api.BestAnswers]:
     kept.close()
 
 
+def idle() -> float:
+    """Nobody was ever served."""
+    return math.inf
+
+
 def asked(shape: str, settings: Settings, **more: str) -> api.Asked:
     return api.asked("planted", shape, settings, **more)  # type: ignore[arg-type]
 
 
 def test_what_was_never_asked_is_there(answers: api.BestAnswers, settings: Settings) -> None:
     add_trial(settings, 20.0, shape=(16, 8))
-    ahead = api.AnswersAhead(answers)
+    ahead = api.AnswersAhead(answers, idle)
     ahead.make_all()
     architecture = HERE.identity["architecture"]
     for question in (
@@ -63,7 +69,7 @@ def test_only_what_has_changed_is_made_again(
     answers: api.BestAnswers, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_trial(settings, 20.0, shape=(16, 8))
-    ahead = api.AnswersAhead(answers)
+    ahead = api.AnswersAhead(answers, idle)
     ahead.make_all()
     made: list[api.Asked] = []
     make = answers.best_json
@@ -80,7 +86,7 @@ def test_only_what_has_changed_is_made_again(
 def test_a_device_that_changes_gets_answers_of_its_own(
     answers: api.BestAnswers, settings: Settings, machine: Machine
 ) -> None:
-    ahead = api.AnswersAhead(answers)
+    ahead = api.AnswersAhead(answers, idle)
     machine.environment = make_environment(driver="2.0")
     ahead.make_all()  # for which nothing was measured: no exact answer, and no fault
     assert answers.kept_json_at_once(asked(SHAPE, settings)) is None
@@ -96,7 +102,7 @@ def test_no_more_are_made_than_there_is_room_for(
     for rows in range(5, 9):
         add_trial(settings, 20.0, shape=(rows, 8))
     monkeypatch.setattr("tuner.api.answers_ahead.MOST_AHEAD", 3)
-    api.AnswersAhead(answers).make_all()
+    api.AnswersAhead(answers, idle).make_all()
     assert answers.kept == 3
 
 
@@ -108,7 +114,7 @@ def test_what_a_failure_kept_from_being_made_is_made_later(
     def fail(_asked: api.Asked) -> bytes:
         raise DatabaseProblem("the server is away")
 
-    ahead = api.AnswersAhead(answers)
+    ahead = api.AnswersAhead(answers, idle)
     with monkeypatch.context() as failing:
         failing.setattr(answers, "best_json", fail)
         with pytest.raises(DatabaseProblem):
@@ -127,18 +133,18 @@ class Waits(threading.Event):
         return False
 
 
-def test_those_who_ask_get_half_of_the_time_and_only_they(
+def test_those_who_are_served_get_half_of_the_time_and_only_they(
     answers: api.BestAnswers, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = Waits()
     known = SimpleNamespace(Event=lambda: waits, Thread=threading.Thread)
     monkeypatch.setattr("tuner.api.answers_ahead.threading", known)
-    monkeypatch.setattr("tuner.api.answers_ahead.QUIET_S", 60.0)
-    ahead = api.AnswersAhead(answers)
+    quiet_s = math.inf
+    ahead = api.AnswersAhead(answers, lambda: quiet_s)
     add_trial(settings, 20.0, shape=(16, 8))
     ahead.make_all()
-    assert waits.count == 0  # nobody has asked yet
-    answers.kept_json_at_once(ASKED)
+    assert waits.count == 0
+    quiet_s = 0.0
     add_trial(settings, 20.0, shape=(17, 8))
     ahead.make_all()
     assert waits.count > 0
@@ -150,7 +156,7 @@ def test_the_thread_goes_on_when_the_database_comes_later(
     monkeypatch.setattr("tuner.api.answers_ahead.RETRY_S", 0.05)
     later = settings.model_copy(update={"db": settings.db + ".later"})
     answers = recalling(later, machine)
-    with api.AnswersAhead(answers):
+    with api.AnswersAhead(answers, idle):
         time.sleep(0.1)
         add_trial(later, 10.0)
         until_s = time.monotonic() + PATIENCE_S

@@ -9,7 +9,6 @@ no other program than this one has changed rows of the database that were there 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from collections.abc import Collection
@@ -62,12 +61,6 @@ class BestAnswers:
         self._operators = OperatorMemory(settings, settled_ns)
         self._keeper = AnswerKeeper(settings, clock)
         self._asked_devices: set[str] = {settings.device}
-        self._asked_at_s = -math.inf
-
-    @property
-    def quiet_s(self) -> float:
-        """How long ago the last caller came that must not wait, in seconds."""
-        return self._clock() - self._asked_at_s
 
     @property
     def kept(self) -> int:
@@ -105,7 +98,6 @@ class BestAnswers:
         Raises:
             DatabaseProblem: The database can't be used.
         """
-        self._asked_at_s = self._clock()
         opened = self._keeper.unchanged(asked) if looked is None else looked
         kept = None if opened is None else opened.answers.get(asked)
         if opened is None or kept is None or not self._operators.is_current(kept.known):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 from types import TracebackType
@@ -30,21 +31,25 @@ if TYPE_CHECKING:
     from tuner.store.tuned import TunedWorkload
 
 TICK_S = 1.0  # between two looks for changes
-QUIET_S = 0.1  # without a question: nobody asks
+QUIET_S = 0.1  # without a request: nobody is served
 RETRY_S = 10.0  # after the database could not be used
 # Of the room for answers, the rest is for what is asked for.
 MOST_AHEAD = MAX_KEPT * 3 // 4
 
 
 class AnswersAhead:
-    """A thread that makes answers ahead, in half of the time while others ask. A context manager.
+    """A thread that makes answers ahead, in half of the time while others are served.
+
+    A context manager.
 
     Args:
         answers: Makes and keeps them.
+        quiet_s: Tells for how many seconds nobody has been served.
     """
 
-    def __init__(self, answers: BestAnswers) -> None:
+    def __init__(self, answers: BestAnswers, quiet_s: Callable[[], float]) -> None:
         self._answers = answers
+        self._quiet_s = quiet_s
         self._waiting: deque[Asked] = deque()
         self._devices: dict[str, Environment] = {}
         self._is_behind = True  # not all that changed was taken in
@@ -104,7 +109,7 @@ class AnswersAhead:
                 break
             self._make(self._waiting[0])
             self._waiting.popleft()
-            if self._answers.quiet_s < QUIET_S:  # those who ask have the other half of the time
+            if self._quiet_s() < QUIET_S:  # those who are served have the other half
                 self._end.wait(time.monotonic() - begun_s)
 
     def _make(self, asked: Asked) -> None:

@@ -27,6 +27,7 @@ from tuner.service.routes import API_ROUTERS
 from tuner.service.security import Access
 from tuner.service.shortcut import BEST_PATH
 from tuner.service.shortcut import Shortcut
+from tuner.service.traffic import Traffic
 from tuner.settings import Settings
 
 _STATIC = Path(__file__).resolve().parent / "static"
@@ -60,7 +61,8 @@ def create_app(
     metrics = Metrics(settings)
     devices = api.DeviceMemory()
     answers = api.BestAnswers(settings, devices.find, devices.recall)
-    answers_ahead = api.AnswersAhead(answers)
+    traffic = Traffic()
+    answers_ahead = api.AnswersAhead(answers, traffic.quiet_s)
     metrics.show_answers(kept=lambda: answers.kept, waiting=lambda: answers_ahead.waiting)
     routes = _routes((*API_ROUTERS, *PAGE_ROUTERS))
     best_route = next(each for each in routes if each.path == BEST_PATH)
@@ -72,7 +74,13 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         middleware=[
-            Middleware(Gate, access=access, writes=RateLimit(writes or Rate()), metrics=metrics),
+            Middleware(
+                Gate,
+                access=access,
+                writes=RateLimit(writes or Rate()),
+                metrics=metrics,
+                traffic=traffic,
+            ),
             Middleware(
                 Shortcut, route=best_route, settings=settings, answers=answers, metrics=metrics
             ),

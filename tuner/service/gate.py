@@ -32,6 +32,7 @@ from tuner.service.metrics import Metrics
 from tuner.service.security import Access
 from tuner.service.security import READ_METHODS
 from tuner.service.security import Refusal
+from tuner.service.traffic import Traffic
 
 _log = logging.getLogger("tuner.service.access")
 
@@ -39,11 +40,19 @@ _log = logging.getLogger("tuner.service.access")
 class Gate:
     """ASGI layer around the whole service."""
 
-    def __init__(self, app: ASGIApp, access: Access, writes: RateLimit, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        writes: RateLimit,
+        metrics: Metrics,
+        traffic: Traffic,
+    ) -> None:
         self._app = app
         self._access = access
         self._writes = writes
         self._metrics = metrics
+        self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -61,7 +70,8 @@ class Gate:
             await send(message)
 
         try:
-            await self._answer(scope, receive, sent)
+            with self._traffic.request():
+                await self._answer(scope, receive, sent)
         finally:
             self._note(scope, status, time.perf_counter() - begun_s)
 
