@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 from pathlib import Path
 
-from starlette.responses import PlainTextResponse
+import pytest
 from starlette.testclient import TestClient
 from starlette.types import Receive
 from starlette.types import Scope
@@ -16,46 +16,58 @@ from tuner.service.limits import Rate
 from tuner.service.limits import RateLimit
 from tuner.service.metrics import Metrics
 from tuner.service.security import Access
+from tuner.service.traffic import BESIDE_LONG
+from tuner.service.traffic import BESIDE_SHORT
 from tuner.service.traffic import Traffic
 from tuner.settings import Settings
 
 
-def test_it_is_quiet_from_the_end_of_the_last_request() -> None:
+def test_those_who_are_served_leave_a_share() -> None:
     now_s = 100.0
     traffic = Traffic(lambda: now_s)
-    assert traffic.quiet_s() == math.inf  # nobody has come yet
+    assert traffic.free_share() == 1.0  # nobody has come yet
     with traffic.request():
+        assert traffic.free_share() == BESIDE_SHORT
+        now_s += 1.0
         with traffic.request():
-            now_s = 110.0
-        assert traffic.quiet_s() == 0.0  # the other one, say an export, still runs
-        now_s = 120.0
-    assert traffic.quiet_s() == 0.0
-    now_s = 123.0
-    assert traffic.quiet_s() == 3.0
+            assert traffic.free_share() == BESIDE_LONG
+        assert traffic.free_share() == BESIDE_LONG
+    assert traffic.free_share() == BESIDE_SHORT  # the next one may come at once
+    now_s += 1.0
+    assert traffic.free_share() == 1.0
 
 
 def test_a_request_that_fails_is_over_too() -> None:
     now_s = 1.0
     traffic = Traffic(lambda: now_s)
-    try:
-        with traffic.request():
-            raise OSError("gone")
-    except OSError:
-        now_s = 2.0
-    assert traffic.quiet_s() == 1.0
+    with contextlib.suppress(OSError), traffic.request():
+        raise OSError("gone")
+    now_s = 2.0
+    assert traffic.free_share() == 1.0
 
 
-def test_the_gate_counts_what_it_lets_through(tmp_path: Path) -> None:
-    traffic = Traffic()
-    seen_s = []
+@pytest.mark.parametrize(
+    ("media_type", "share"),
+    [("text/plain", BESIDE_LONG), ("text/event-stream; charset=utf-8", 1.0)],
+)
+def test_the_gate_counts_what_is_answered_but_for_streams_of_events(
+    tmp_path: Path, media_type: str, share: float
+) -> None:
+    now_s = 0.0
+    traffic = Traffic(lambda: now_s)
+    seen = []
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        seen_s.append(traffic.quiet_s())
-        await PlainTextResponse("there")(scope, receive, send)
+    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+        nonlocal now_s
+        headers = [(b"content-type", media_type.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        now_s += 10.0
+        seen.append(traffic.free_share())
+        await send({"type": "http.response.body", "body": b"there"})
 
     metrics = Metrics(Settings(db=str(tmp_path / "results.db")))
     gate = Gate(answer, Access(None, "127.0.0.1", ()), RateLimit(Rate()), metrics, traffic)
-    client = TestClient(gate, base_url="http://127.0.0.1")
-    assert client.get("/healthz").text == "there"
-    assert seen_s == [0.0]
-    assert 0.0 < traffic.quiet_s() < math.inf
+    assert TestClient(gate, base_url="http://127.0.0.1").get("/healthz").text == "there"
+    assert seen == [share]
+    now_s += 10.0
+    assert traffic.free_share() == 1.0

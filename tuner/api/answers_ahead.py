@@ -31,25 +31,22 @@ if TYPE_CHECKING:
     from tuner.store.tuned import TunedWorkload
 
 TICK_S = 1.0  # between two looks for changes
-QUIET_S = 0.1  # without a request: nobody is served
 RETRY_S = 10.0  # after the database could not be used
 # Of the room for answers, the rest is for what is asked for.
 MOST_AHEAD = MAX_KEPT * 3 // 4
 
 
 class AnswersAhead:
-    """A thread that makes answers ahead, in half of the time while others are served.
-
-    A context manager.
+    """A thread that makes answers ahead. A context manager.
 
     Args:
         answers: Makes and keeps them.
-        quiet_s: Tells for how many seconds nobody has been served.
+        free_share: Tells which share of the time those who are being served leave, up to 1.
     """
 
-    def __init__(self, answers: BestAnswers, quiet_s: Callable[[], float]) -> None:
+    def __init__(self, answers: BestAnswers, free_share: Callable[[], float]) -> None:
         self._answers = answers
-        self._quiet_s = quiet_s
+        self._free_share = free_share
         self._waiting: deque[Asked] = deque()
         self._devices: dict[str, Environment] = {}
         self._is_behind = True  # not all that changed was taken in
@@ -109,8 +106,8 @@ class AnswersAhead:
                 break
             self._make(self._waiting[0])
             self._waiting.popleft()
-            if self._quiet_s() < QUIET_S:  # those who are served have the other half
-                self._end.wait(time.monotonic() - begun_s)
+            if (share := self._free_share()) < 1.0:
+                self._end.wait((time.monotonic() - begun_s) * (1.0 / share - 1.0))
 
     def _make(self, asked: Asked) -> None:
         if self._answers.may_be_kept(asked):

@@ -62,7 +62,7 @@ def create_app(
     devices = api.DeviceMemory()
     answers = api.BestAnswers(settings, devices.find, devices.recall)
     traffic = Traffic()
-    answers_ahead = api.AnswersAhead(answers, traffic.quiet_s)
+    answers_ahead = api.AnswersAhead(answers, traffic.free_share)
     metrics.show_answers(kept=lambda: answers.kept, waiting=lambda: answers_ahead.waiting)
     routes = _routes((*API_ROUTERS, *PAGE_ROUTERS))
     best_route = next(each for each in routes if each.path == BEST_PATH)

@@ -21,6 +21,7 @@ from starlette.types import Send
 
 from tuner.service.errors import error_answer
 from tuner.service.errors import Problem
+from tuner.service.events import EVENTS_TYPE
 from tuner.service.headers import add_headers
 from tuner.service.headers import wants_page
 from tuner.service.limits import BodyRefused
@@ -66,11 +67,14 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                add_headers(MutableHeaders(scope=message), scope["path"])
+                headers = MutableHeaders(scope=message)
+                add_headers(headers, scope["path"])
+                if headers.get("content-type", "").startswith(EVENTS_TYPE):
+                    has_begun_to_wait()
             await send(message)
 
         try:
-            with self._traffic.request():
+            with self._traffic.request() as has_begun_to_wait:
                 await self._answer(scope, receive, sent)
         finally:
             self._note(scope, status, time.perf_counter() - begun_s)

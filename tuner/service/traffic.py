@@ -1,4 +1,4 @@
-"""Tells whether anybody is being served: what can wait gives way to those who are."""
+"""Tells how much of the time is left for what can wait, beside the requests under way."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import math
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
+
+QUIET_S = 0.1  # without a request: nobody is served
+LONG_S = 0.2  # under way for longer: an export, or a list that takes as much of a core as it gets
+BESIDE_SHORT = 0.5
+BESIDE_LONG = 0.1
 
 
 class Traffic:
@@ -18,19 +23,30 @@ class Traffic:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._under_way = 0
+        self._begun_s: dict[object, float] = {}  # the oldest first
         self._last_end_s = -math.inf
 
     @contextlib.contextmanager
-    def request(self) -> Iterator[None]:
-        """Count a request while it is answered; a stream is, until it ends."""
-        self._under_way += 1
-        try:
-            yield
-        finally:
-            self._last_end_s = self._clock()
-            self._under_way -= 1
+    def request(self) -> Iterator[Callable[[], None]]:
+        """Count a request; give what ends that early, for a stream that mostly waits."""
+        key = object()
+        self._begun_s[key] = self._clock()
 
-    def quiet_s(self) -> float:
-        """Return for how long nobody has been served, in seconds."""
-        return 0.0 if self._under_way else self._clock() - self._last_end_s
+        def end() -> None:
+            if self._begun_s.pop(key, None) is not None:
+                self._last_end_s = self._clock()
+
+        try:
+            yield end
+        finally:
+            end()
+
+    def free_share(self) -> float:
+        """Return which share of the time may be taken by what can wait, up to 1."""
+        now_s = self._clock()
+        begun_s = list(self._begun_s.values())  # at once, whatever another thread does
+        if begun_s and now_s - begun_s[0] > LONG_S:
+            return BESIDE_LONG
+        if begun_s or now_s - self._last_end_s < QUIET_S:
+            return BESIDE_SHORT
+        return 1.0
