@@ -334,7 +334,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="without suffix")
     options = parser.parse_args()
     begun = time.perf_counter()
-    pool = builders()
+    pool = builders(options.cache_dir)
     ours = Ours(options.operator, options.cache_dir, pool)
     cells = [
         (
@@ -361,7 +361,7 @@ def main() -> None:
             rows.append(row)
             page.write(options.output, rows, _facts(ours))
     pool.shutdown(wait=False, cancel_futures=True)
-    print(f"configs left out: {dict(ours.search.left_out)}")
+    print(f"configs left out: {dict(ours.search.left_out)}; built anew: {ours.search.built_anew}")
     print(f"wrote {options.output}.csv and .md in {time.perf_counter() - begun:.0f} s")
     sys.exit(1 if ours.faults else 0)
 

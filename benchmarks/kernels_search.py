@@ -82,11 +82,15 @@ def compile_ahead(kernel: Kernel, architecture: str, cache_dir: Path) -> None:
         return
 
 
-def builders() -> ProcessPoolExecutor:
+def builders(cache_dir: Path) -> ProcessPoolExecutor:
     """Return processes that compile ahead, one a core but two.
 
     They are forks of this one, which have PyTorch imported already: call it before CUDA is used.
+    Where Triton keeps its builds is fixed here, in both: left alone, torch.compile sets it in this
+    process at its first use (torch/_inductor/runtime, only where it is not set), to a place where
+    the builders have put nothing.
     """
+    os.environ["TRITON_CACHE_DIR"] = str(cache_dir / "triton")
     count = max(1, (os.cpu_count() or 2) - 2)
     pool = ProcessPoolExecutor(count, mp_context=get_context("fork"))
     pool.submit(str).result()  # starts them all
@@ -172,6 +176,7 @@ class Search:
         self._found: dict[str, dict[str, Found]] = {}
         self._seeds: dict[str, dict[tuple[int, ...], list[Config]]] = {}
         self.left_out: Counter[str] = Counter()
+        self.built_anew = 0  # though compiled ahead: the builds are looked for in another place
 
     def begin(self, workload: Workload) -> None:
         """Let the first configs of a workload be compiled."""
@@ -210,6 +215,7 @@ class Search:
                 try:
                     kernel = self._kernel(workload, name, config)
                     executable = self._languages[kernel.language].build(kernel, self._device)
+                    self.built_anew += not executable.report.cached
                     entry = (time_us(executable), config, executable)
                 except TrialError as error:
                     self.left_out[type(error).__name__] += 1
