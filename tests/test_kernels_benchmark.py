@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD_AHEAD = """
 import os, sys
 from pathlib import Path
-from kernels_search import builders
-from kernels_search import compile_ahead
+from kernels_builders import builders
+from kernels_builders import compile_ahead
 from tuner.bench.languages.triton import TritonLanguage
 from tuner.domain.device import DeviceFacts
 from tuner.operator import load_operator
