@@ -32,14 +32,15 @@ import kernels_page as page
 import torch
 from kernels_builders import builders
 from kernels_cell import Cell
-from kernels_cell import Contender
 from kernels_cell import fault
+from kernels_contender import Contender
+from kernels_contender import measure
+from kernels_copy import copies
 from kernels_peers import peers
 from kernels_search import Search
 
 from tuner.bench.devices.nvidia import NvidiaDevice
 from tuner.bench.languages.base import Executable
-from tuner.bench.measure import interleaved_order
 from tuner.domain.identity import config_text
 from tuner.operator import load_operator
 
@@ -54,7 +55,6 @@ OURS = (
     *("triton-split", "triton-unfused"),
 )
 DTYPES = ("float32", "bfloat16", "float16")
-ROUNDS = 15
 GRAPH_US = 1000.0  # device time of one replay: long against the event's resolution
 AHEAD = 3  # cells whose first configs are compiled before their turn
 
@@ -70,7 +70,7 @@ class Ours:
 
     def try_all(self, cell: Cell) -> None:
         """Time every config that waits for it."""
-        launches = max(4, len(cell.inputs))
+        launches = max(4, len(cell.sets))
 
         def time_us(executable: Executable) -> float:
             prepared = self.device.prepare(cell.launches(executable, launches), "graph")
@@ -89,28 +89,18 @@ class Ours:
             yield Contender(name, prepared.elapsed_us, launches, config_text(config))
 
 
-def measure(contenders: list[Contender]) -> dict[str, float]:
-    """Return the median of each contender's microseconds a launch, taken in turns."""
-    samples: dict[str, list[float]] = {each.name: [] for each in contenders}
-    for each in contenders:
-        each.replay()
-    for position in interleaved_order(len(contenders), ROUNDS, 0):
-        each = contenders[position]
-        samples[each.name].append(each.replay() / each.launches)
-    return {name: statistics.median(values) for name, values in samples.items()}
-
-
 def run_cell(ours: Ours, cell: Cell) -> page.Row | None:
     """Search, check and time one cell; None where none of ours is right, or no peer runs."""
     item_bytes = cell.weight.element_size()
     estimate_us = 2 * cell.rows * cell.cols * item_bytes / 4.0e6 + 1.0
-    sets = len(cell.inputs)
+    sets = len(cell.sets)
     launches = max(sets, min(512, round(GRAPH_US / estimate_us) // sets * sets))
     begun = [time.perf_counter()]
     ours.try_all(cell)
     ours.search.climb(cell.workload)
     begun.append(time.perf_counter())
-    others = list(peers(cell, launches))  # while what climb() asked for is compiled
+    # While what climb() asked for is compiled.
+    others = [*copies(cell, launches), *peers(cell, launches)]
     begun.append(time.perf_counter())
     ours.try_all(cell)
     begun.append(time.perf_counter())
@@ -125,7 +115,7 @@ def run_cell(ours: Ours, cell: Cell) -> page.Row | None:
         worst = max(worst, error)
         contenders.append(each)
     fused = [each for each in contenders if each.note and each.name != page.UNFUSED]
-    if not fused or len(others) < 2:
+    if not fused or len(others) < 3:
         print(f"left out: {cell.workload.shape_text} {cell.workload.dtype}", file=sys.stderr)
         return None
     times_us = measure(contenders)

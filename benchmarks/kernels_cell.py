@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from kernels_contender import Contender
+from kernels_contender import Tensors
 
 from tuner.bench.languages.base import Executable
 from tuner.domain.job import ArraySpec
@@ -48,8 +49,8 @@ class Cell:
         set_bytes = 2 * self.rows * self.cols * dtype.itemsize
         count = 1 if cache == "hot" else -(-3 * cache_bytes // set_bytes) + 1
         self.weight = normal(self.cols)
-        self.inputs = [normal(self.rows, self.cols) for _ in range(count)]
-        self.outputs = [torch.empty_like(each) for each in self.inputs]
+        inputs = [normal(self.rows, self.cols) for _ in range(count)]
+        self.sets: list[Tensors] = [(each, torch.empty_like(each)) for each in inputs]
         # Scratch is zero between launches; what steps pass on is of no interest after them.
         self.extra: dict[str, torch.Tensor] = {}
 
@@ -60,7 +61,7 @@ class Cell:
             if is_extra and spec.name in executable.array_names and spec.name not in self.extra:
                 self.extra[spec.name] = _tensor(spec)
         bound = []
-        for x, y in zip(self.inputs, self.outputs, strict=True):
+        for x, y in self.sets:
             tensors = {"x": x, "w": self.weight, "y": y, **self.extra}
             buffers = {name: TensorBuffer(tensor) for name, tensor in tensors.items()}
             bound.append(executable.bind(buffers))
@@ -69,10 +70,11 @@ class Cell:
     def worst_error(self) -> float:
         """Return how far the first output is from the reference, in tolerances."""
         tolerance = self.problem.tolerance
-        wide = self.inputs[0].double()
+        x, y = self.sets[0]
+        wide = x.double()
         scale = torch.rsqrt(wide.square().mean(1, keepdim=True) + EPSILON)
         expected = wide.mul_(scale).mul_(self.weight.double())
-        error = (self.outputs[0].double() - expected).abs_()
+        error = (y.double() - expected).abs_()
         allowed = expected.abs_().mul_(tolerance.relative).add_(tolerance.absolute)
         return float(error.div_(allowed).max())
 
@@ -83,30 +85,13 @@ def _tensor(spec: ArraySpec) -> torch.Tensor:
     return torch.zeros(*spec.shape, dtype=dtype, device="cuda")
 
 
-@dataclass(slots=True)
-class Contender:
-    """Something that normalises rows (or copies), ready to be timed.
-
-    Attributes:
-        name: Column of the table.
-        replay: Runs all its launches once and returns their device time in microseconds.
-        launches: How many there are.
-        note: Its config, or "".
-    """
-
-    name: str
-    replay: Callable[[], float]
-    launches: int
-    note: str = ""
-
-
 def fault(cell: Cell, contender: Contender) -> tuple[float, str]:
     """Run a contender of ours on NaN-filled outputs.
 
     Returns:
         Its error in tolerances, and what is wrong with it or "".
     """
-    cell.outputs[0].fill_(float("nan"))
+    cell.sets[0][1].fill_(float("nan"))
     torch.cuda.synchronize()
     contender.replay()
     error = cell.worst_error()

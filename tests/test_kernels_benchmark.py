@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+FACTS = {"command": "python benchmarks/kernels.py", "device": "made up"}
 
 # Torch is not there: what it does at the first torch.compile is done in its place.
 BUILD_AHEAD = """
@@ -44,3 +48,23 @@ def test_builds_ahead_are_found_whatever_torch_sets_afterwards(tmp_path: Path) -
         env={**environment, "PYTHONPATH": str(ROOT / "benchmarks"), "HOME": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module that writes the tables."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("kernels_page")
+
+
+def test_copy_speed_is_that_of_the_faster_copy_and_both_are_columns(
+    page: ModuleType, tmp_path: Path
+) -> None:
+    times_us = {"copy": 150.0, "copy-triton": 96.0, "torch": 120.0, "hip-vector": 100.0}
+    row = page.Row(1024, 131072, "float32", "cold", times_us, {"hip-vector": "BLOCK=256"}, 0.1)
+    assert row.of_copy == pytest.approx(0.96)
+    page.write(tmp_path / "table", [row], FACTS)
+    with (tmp_path / "table.csv").open(encoding="utf-8") as file:
+        [written] = csv.DictReader(file)
+    assert (written["copy_us"], written["copy-triton_us"]) == ("150.000", "96.000")
+    assert "| 0.960 |" in (tmp_path / "table.md").read_text("utf-8")
