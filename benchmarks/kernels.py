@@ -97,13 +97,14 @@ def run_cell(ours: Ours, cell: Cell) -> page.Row | None:
     launches = max(sets, min(512, round(GRAPH_US / estimate_us) // sets * sets))
     begun = [time.perf_counter()]
     ours.try_all(cell)
-    ours.search.climb(cell.workload)
     begun.append(time.perf_counter())
-    # While what climb() asked for is compiled.
-    others = [*copies(cell, launches), *peers(cell, launches)]
-    begun.append(time.perf_counter())
-    ours.try_all(cell)
-    begun.append(time.perf_counter())
+    others: list[Contender] = []
+    for prepare in (copies, peers):
+        ours.search.climb(cell.workload)
+        others += prepare(cell, launches)  # while what climb() asked for is compiled
+        begun.append(time.perf_counter())
+        ours.try_all(cell)
+        begun.append(time.perf_counter())
     contenders, worst = list(others), 0.0
     for each in ours.contenders(cell, launches):
         error, problem = fault(cell, each)

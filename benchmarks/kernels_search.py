@@ -2,9 +2,9 @@
 
 Processes of their own compile ahead, so that the GPU does not wait: the first configs of a cell
 (the default, what was best in the cells before, and for HIP, or where this shape is new, neighbours
-of the default and the likeliest of some hundred at random by the implementation's cost model) while
-the cells before it are measured; the neighbours of the best while the peers are prepared. A build
-that is not there in time is left out and counted, as is one that fails.
+of the default and the likeliest of some thousand at random by the implementation's cost model)
+while the cells before it are measured; then, twice, what is near the best, while the copies and the
+peers are prepared. A build that is not there in time is left out and counted, as is one that fails.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tuner.errors import TrialError
 from tuner.operator import Implementation
 from tuner.operator import Operator
 
-DRAWS = 6000
+DRAWS = 12_000
 
 
 class Effort(NamedTuple):
@@ -50,7 +50,7 @@ class Effort(NamedTuple):
     Attributes:
         near_default: Neighbours of the default.
         at_random: The likeliest of those drawn.
-        near_best: Neighbours of the best of all these.
+        near_best: Those near the best of all these, in each climb.
     """
 
     near_default: int
@@ -60,10 +60,10 @@ class Effort(NamedTuple):
 
 # Triton's take longer, compiled ahead or not, and its spaces are smaller. H200, 2026-12-02: 1003
 # HIP configs compiled and timed in 7 s; a cell with some 170 of Triton's took 12 to 19 s.
-EFFORT = {"hip": Effort(16, 128, 48), "triton": Effort(6, 6, 8)}
-CLIMBERS = 4  # implementations whose best config's neighbours are tried too
+EFFORT = {"hip": Effort(24, 320, 64), "triton": Effort(8, 12, 16)}
+CLIMBERS = 4  # implementations that try what is near their best config
 KEPT = 4  # best configs of a cell that later ones begin with
-PATIENCE_S = 4.0  # for all of a cell's builds, twice: some of Triton's take minutes
+PATIENCE_S = 4.0  # for all of a cell's builds, three times: some of Triton's take minutes
 
 TimeUs = Callable[[Executable], float]
 
@@ -107,6 +107,18 @@ class Space:
         )
         return [each for each in others if self.is_legal(each)]
 
+    def around(self, config: Config, chance: random.Random) -> list[Config]:
+        """Return the legal configs that differ in one parameter, then those that differ in two.
+
+        The latter with the likeliest first.
+        """
+        near = self.near(config)
+        chance.shuffle(near)
+        known = {config_text(each) for each in (config, *near)}
+        beyond = {config_text(each): each for one in near for each in self.near(one)}
+        further = [each for text, each in beyond.items() if text not in known]
+        return near + sorted(further, key=self._cost)
+
     def likely(self, chance: random.Random, count: int) -> list[Config]:
         """Return the up to ``count`` legal configs of some at random that should be fastest."""
         drawn = (
@@ -114,9 +126,10 @@ class Space:
             for _ in range(DRAWS)
         )
         legal = {config_text(each): each for each in drawn if self.is_legal(each)}
-        prior = self.implementation.prior
-        ranked = sorted(legal.values(), key=lambda each: prior(each, self.dims, self.facts))
-        return ranked[:count]
+        return sorted(legal.values(), key=self._cost)[:count]
+
+    def _cost(self, config: Config) -> float:
+        return self.implementation.prior(config, self.dims, self.facts)
 
 
 class Search:
@@ -194,14 +207,15 @@ class Search:
                 found.timed[config_text(config)] = entry
 
     def climb(self, workload: Workload) -> None:
-        """Let the neighbours of the best be compiled."""
+        """Let untried configs near the best be compiled."""
         found = {name: each for name, each in self._found[workload.key].items() if each.timed}
         for name in sorted(found, key=lambda name: found[name].best[0])[:CLIMBERS]:
             _, best, _ = found[name].best
             space = self._space(workload, name)
-            near = space.near(best)
-            random.Random(workload.key).shuffle(near)
-            self._submit(workload, name, near[: EFFORT[space.implementation.language].near_best])
+            near = space.around(best, random.Random(workload.key))
+            untried = [each for each in near if config_text(each) not in found[name].timed]
+            effort = EFFORT[space.implementation.language]
+            self._submit(workload, name, untried[: effort.near_best])
 
     def best(self, workload: Workload) -> Iterator[tuple[str, Config, Executable]]:
         """Yield the best of each implementation, and forget the workload."""
