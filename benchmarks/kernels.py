@@ -5,9 +5,11 @@ contenders are timed in one process on the same tensors: each as one CUDA graph 
 one replay a round, in an order that rotates and turns round, between two events. "Cold" rotates
 tensors of three times the last-level cache in all; "hot" has one set. Before that, the whole output
 of each of ours for the first set is compared with a float64 reference on the device, by the
-operator's tolerance. Figures are medians over the rounds, in microseconds a launch.
+operator's tolerance; between padded rows nothing may be written. Figures are medians over the
+rounds, in microseconds a launch.
 
     python benchmarks/kernels.py --cells large --dtype float32 --output docs/results/h200-kernels
+    python benchmarks/kernels.py --shape 4096x5000 --cache cold --row-padding 24 --output padded
 
 writes a CSV (a row a cell, a column a contender) and a Markdown page beside it. Needs PyTorch;
 Liger is left out where it is not installed. QuACK is not among the peers: with what it needs it is
@@ -17,22 +19,25 @@ dependency of ``tuner``.
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import itertools
 import shlex
 import statistics
 import sys
 import time
+from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import TypeAlias
 
+import kernels_options
 import kernels_page as page
 import torch
 from kernels_builders import builders
 from kernels_cell import Cell
-from kernels_cell import fault
 from kernels_contender import Contender
 from kernels_contender import measure
 from kernels_copy import copies
@@ -44,19 +49,14 @@ from tuner.bench.languages.base import Executable
 from tuner.domain.identity import config_text
 from tuner.operator import load_operator
 
-COLUMNS = (
-    *(64, 128, 256, 512, 1023, 1024, 2047, 4096, 5120, 8192, 16384),
-    *(32768, 65536, 131072, 262144),
-)
-LARGE_ELEMENTS = 64 * 2**20
-FEW_ROWS = 1024
 OURS = (
     *("hip-vector", "hip-split", "triton-row", "triton-rows", "triton-turns", "triton-loop"),
     *("triton-split", "triton-unfused"),
 )
-DTYPES = ("float32", "bfloat16", "float16")
 GRAPH_US = 1000.0  # device time of one replay: long against the event's resolution
 AHEAD = 3  # cells whose first configs are compiled before their turn
+
+Rivals: TypeAlias = Callable[[Cell, int], Iterable[Contender]]
 
 
 class Ours:
@@ -89,71 +89,63 @@ class Ours:
             yield Contender(name, prepared.elapsed_us, launches, config_text(config))
 
 
-def run_cell(ours: Ours, cell: Cell) -> page.Row | None:
-    """Search, check and time one cell; None where none of ours is right, or no peer runs."""
-    item_bytes = cell.weight.element_size()
-    estimate_us = 2 * cell.rows * cell.cols * item_bytes / 4.0e6 + 1.0
-    sets = len(cell.sets)
-    launches = max(sets, min(512, round(GRAPH_US / estimate_us) // sets * sets))
-    begun = [time.perf_counter()]
-    ours.try_all(cell)
-    begun.append(time.perf_counter())
-    others: list[Contender] = []
-    for prepare in (copies, peers):
-        ours.search.climb(cell.workload)
-        others += prepare(cell, launches)  # while what climb() asked for is compiled
-        begun.append(time.perf_counter())
-        ours.try_all(cell)
-        begun.append(time.perf_counter())
-    contenders, worst = list(others), 0.0
+def right_ones(ours: Ours, cell: Cell, launches: int) -> tuple[list[Contender], float]:
+    """Return the best of each implementation, but for wrong ones, and the worst error."""
+    right, worst = [], 0.0
     for each in ours.contenders(cell, launches):
-        error, problem = fault(cell, each)
+        error, problem = cell.fault(each)
         if problem:
             where = f"{cell.workload.shape_text} {cell.workload.dtype} {each.name} {each.note}"
             ours.faults.append(f"{where}: {problem}")
             print(ours.faults[-1], file=sys.stderr, flush=True)
             continue
         worst = max(worst, error)
-        contenders.append(each)
-    fused = [each for each in contenders if each.note and each.name != page.UNFUSED]
-    if not fused or len(others) < 3:
-        print(f"left out: {cell.workload.shape_text} {cell.workload.dtype}", file=sys.stderr)
+        right.append(each)
+    cell.clear()
+    return right, worst
+
+
+def run_cell(ours: Ours, cell: Cell, rivals: Sequence[Rivals]) -> page.Row | None:
+    """Search, check and time one cell; None where none of ours is right."""
+    workload, sets = cell.workload, len(cell.sets)
+    estimate_us = 2 * cell.rows * cell.cols * cell.weight.element_size() / 4.0e6 + 1.0
+    launches = max(sets, min(512, round(GRAPH_US / estimate_us) // sets * sets))
+    begun = [time.perf_counter()]
+    ours.try_all(cell)
+    begun.append(time.perf_counter())
+    contenders: list[Contender] = []
+    for prepare in rivals:
+        ours.search.climb(workload)
+        contenders += prepare(cell, launches)  # while what climb() asked for is compiled
+        begun.append(time.perf_counter())
+        ours.try_all(cell)
+        begun.append(time.perf_counter())
+    right, worst = right_ones(ours, cell, launches)
+    if all(each.name == page.UNFUSED for each in right):
+        print(f"left out: {workload.shape_text} {workload.dtype}", file=sys.stderr)
         return None
-    times_us = measure(contenders)
-    notes = {each.name: each.note for each in contenders if each.note}
-    workload = cell.workload
-    row = page.Row(cell.rows, cell.cols, workload.dtype, cell.cache, times_us, notes, worst)
+    times_us = measure([*contenders, *right])
+    configs = {each.name: each.note for each in right}
+    row = page.Row(workload, cell.cache, times_us, configs, worst)
     begun.append(time.perf_counter())
     took = " ".join(f"{after - before:.1f}" for before, after in itertools.pairwise(begun))
     print(f"{page.progress_line(row)}; {took} s", flush=True)
     return row
 
 
+def no_peers(_cell: Cell, _launches: int) -> Iterable[Contender]:
+    """Yield none."""
+    return ()
+
+
 def main() -> None:
     """Measure the cells asked for and write the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--cells", choices=("large", "hot", "cold"), action="append", required=True)
-    parser.add_argument("--columns", type=int, action="append", help="default: all 15")
-    parser.add_argument("--dtype", choices=DTYPES, action="append", help="default: all three")
-    parser.add_argument("--until-s", type=float, default=1e9, help="begin no cell after so long")
-    parser.add_argument("--operator", type=Path, default=Path("kernels/rmsnorm"))
-    parser.add_argument("--cache-dir", type=Path, default=Path("/tmp/kernels-benchmark"))
-    parser.add_argument("--output", type=Path, required=True, help="without suffix")
-    options = parser.parse_args()
+    options = kernels_options.parse(__doc__)
     begun = time.perf_counter()
     pool = builders(options.cache_dir)
     ours = Ours(options.operator, options.cache_dir, pool)
-    cells = [
-        (
-            ours.operator.workload((_rows(kind, cols), cols), dtype),
-            "hot" if kind == "hot" else "cold",
-        )
-        for kind in options.cells
-        for dtype in options.dtype or DTYPES
-        for cols in options.columns or COLUMNS
-    ]
+    cells = kernels_options.cells(options, ours.operator)
+    rivals: list[Rivals] = [copies, peers if options.peers == "all" else no_peers]
     for workload, _ in cells[:AHEAD]:
         ours.search.begin(workload)
     rows: list[page.Row] = []
@@ -164,7 +156,9 @@ def main() -> None:
         if later is not None:
             ours.search.begin(later[0])
         problem = ours.operator.problem(workload)
-        row = run_cell(ours, Cell(workload, problem, cache, ours.device.facts.cache_bytes))
+        cell = Cell(workload, problem, cache, ours.device.facts.cache_bytes)
+        row = run_cell(ours, cell, rivals)
+        del cell  # before the next one's tensors are made
         torch.cuda.empty_cache()
         if row is not None:
             rows.append(row)
@@ -173,10 +167,6 @@ def main() -> None:
     print(f"configs left out: {dict(ours.search.left_out)}; built anew: {ours.search.built_anew}")
     print(f"wrote {options.output}.csv and .md in {time.perf_counter() - begun:.0f} s")
     sys.exit(1 if ours.faults else 0)
-
-
-def _rows(kind: str, cols: int) -> int:
-    return LARGE_ELEMENTS // cols if kind == "large" else FEW_ROWS
 
 
 def _facts(ours: Ours) -> dict[str, str]:

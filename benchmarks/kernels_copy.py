@@ -34,10 +34,10 @@ def copy_block(x, y, count, BLOCK: tl.constexpr):  # noqa: ANN001, ANN201, N803 
 
 
 def copies(cell: Cell, launches: int) -> list[Contender]:
-    """Return a contender for each copy of as many bytes as the cell reads and writes."""
+    """Return a contender for each copy of as many bytes as the cell's rows have."""
     size_bytes = cell.rows * cell.cols * cell.weight.element_size()
     words = size_bytes // COPY_BYTES * COPY_BYTES // WORD_BYTES
-    sets = [(_words(x, words), _words(y, words)) for x, y in cell.sets]
+    sets = [(_words(x, words), _words(y, words)) for x, y in cell.stored]
     driver = torch_contender("copy", sets, launches, lambda x, y: y.copy_(x))
     return [driver, _fastest([_triton_copy(sets, launches, *each) for each in _choices()])]
 
@@ -47,9 +47,8 @@ def _choices() -> list[tuple[int, int]]:
 
 
 def _words(tensor: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the first bytes of a tensor's memory as ``count`` words, whatever its strides."""
     elements = count * WORD_BYTES // tensor.element_size()
-    return tensor.as_strided((elements,), (1,)).view(torch.int32)
+    return tensor.view(-1)[:elements].view(torch.int32)
 
 
 def _triton_copy(sets: list[Tensors], launches: int, block: int, warps: int) -> Contender:

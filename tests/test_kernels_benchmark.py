@@ -7,6 +7,7 @@ import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ import pytest
 from tuner.domain.device import DeviceFacts
 from tuner.domain.identity import config_text
 from tuner.domain.job import Kernel
+from tuner.domain.workload import Workload
 from tuner.operator import load_operator
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,17 +65,24 @@ def test_builds_ahead_are_found_whatever_torch_sets_afterwards(tmp_path: Path) -
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module that writes the tables."""
+def module(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Return what imports a file of the benchmark."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("kernels_page")
+    return importlib.import_module
+
+
+@pytest.fixture
+def page(module: Callable[[str], ModuleType]) -> ModuleType:
+    """The file that writes the tables."""
+    return module("kernels_page")
 
 
 def test_copy_speed_is_that_of_the_faster_copy_and_both_are_columns(
     page: ModuleType, tmp_path: Path
 ) -> None:
     times_us = {"copy": 150.0, "copy-triton": 96.0, "torch": 120.0, "hip-vector": 100.0}
-    row = page.Row(1024, 131072, "float32", "cold", times_us, {"hip-vector": "BLOCK=256"}, 0.1)
+    workload = Workload("rmsnorm", (1024, 131072))
+    row = page.Row(workload, "cold", times_us, {"hip-vector": "BLOCK=256"}, 0.1)
     assert row.of_copy == pytest.approx(0.96)
     page.write(tmp_path / "table", [row], FACTS)
     with (tmp_path / "table.csv").open(encoding="utf-8") as file:
@@ -102,13 +111,14 @@ class NoLanguage:
         return SimpleNamespace(kernel=kernel, report=SimpleNamespace(cached=True))
 
 
-def test_each_climb_tries_what_is_untried_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    module = importlib.import_module("kernels_search")
-    monkeypatch.setitem(module.EFFORT, "hip", module.Effort(0, 0, 40))
+def test_each_climb_tries_what_is_untried_near_the_best(
+    module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels_search = module("kernels_search")
+    monkeypatch.setitem(kernels_search.EFFORT, "hip", kernels_search.Effort(0, 0, 40))
     operator, pool = load_operator(ROOT / "kernels" / "rmsnorm"), DonePool()
     device = SimpleNamespace(facts=H200)
-    search = module.Search(operator, ["hip-vector"], device, Path(), pool)
+    search = kernels_search.Search(operator, ["hip-vector"], device, Path(), pool)
     search._languages = {"hip": NoLanguage()}
     workload = operator.workload((65536, 1024))
 
@@ -128,3 +138,101 @@ def test_each_climb_tries_what_is_untried_near_the_best(monkeypatch: pytest.Monk
     assert times_us[0] > times_us[1] > times_us[2]
     [(name, config, _)] = search.best(workload)
     assert (name, config["VECTOR"]) == ("hip-vector", 1)
+
+
+def test_cells_are_asked_for_by_kind_or_by_shape(module: Callable[[str], ModuleType]) -> None:
+    options, operator = module("kernels_options"), load_operator(ROOT / "kernels" / "rmsnorm")
+
+    def cells(*arguments: str) -> list[tuple[str, str, int, str]]:
+        parsed = options.parse("", [*arguments, "--output", "table"])
+        found = options.cells(parsed, operator)
+        return [(each.shape_text, each.dtype, each.row_padding, cache) for each, cache in found]
+
+    kinds = cells("--cells", "large", "--cells", "hot", "--dtype", "float16", "--columns", "1023")
+    assert kinds == [("65600x1023", "float16", 0, "cold"), ("1024x1023", "float16", 0, "hot")]
+    shape = ("--shape", "7x5000", "--shape", "3x64", "--cache", "hot", "--row-padding", "24")
+    assert cells(*shape, "--dtype", "bfloat16") == [
+        ("7x5000", "bfloat16", 24, "hot"),
+        ("3x64", "bfloat16", 24, "hot"),
+    ]
+    assert len(cells("--cells", "large")) == 45
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shape", "7x5000"], "--shape and --cache go together"),
+        (["--cells", "large", "--cache", "hot"], "--shape and --cache go together"),
+        (["--shape", "7x5000", "--cache", "hot", "--columns", "64"], "--columns belongs to"),
+        (["--shape", "7 by 5", "--cache", "hot"], "shape '7 by 5' is not understood"),
+        (["--shape", "7x5", "--cells", "hot"], "not allowed with argument"),
+        ([], "one of the arguments --cells --shape is required"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    module: Callable[[str], ModuleType],
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    with pytest.raises(SystemExit):
+        module("kernels_options").parse("", [*arguments, "--output", "table"])
+    assert message in capsys.readouterr().err
+
+
+def test_without_peers_the_page_has_no_gain(page: ModuleType, tmp_path: Path) -> None:
+    workload = Workload("rmsnorm", (7, 5000), row_padding=24)
+    row = page.Row(workload, "hot", {"copy": 2.0, "hip-vector": 4.0}, {"hip-vector": "A=1"}, 0.1)
+    page.write(tmp_path / "table", [row], FACTS)
+    text = (tmp_path / "table.md").read_text("utf-8")
+    assert "| 7x5000+24 | float32 | hot | 2.00 | **4.00** | 0.500 | – | – |" in text
+    assert "Over the best peer" not in text
+    assert page.progress_line(row).endswith("4.00 us = 0.500 of copy")
+
+
+FAR = (70, 33)  # of a row and column that the last of several comparisons looks at
+
+
+@pytest.mark.parametrize(
+    ("write", "problem"),
+    [
+        (lambda _y, _words: None, ""),
+        (lambda y, _words: y[FAR].add_(1.0), "tolerances off"),
+        (lambda y, _words: y[FAR].fill_(float("nan")), "wrong, nan tolerances off"),
+        (lambda y, _words: y.as_strided((), (), 50).fill_(0.0), "writes between the rows"),
+        (lambda _y, words: words.fill_(1), "leaves exchange not zero"),
+    ],
+)
+def test_a_fault_is_found_wherever_it_is_and_is_no_fault_of_the_next(
+    module: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[Any, Any], None],
+    problem: str,
+) -> None:
+    torch = pytest.importorskip("torch")
+    kernels_cell = module("kernels_cell")
+    monkeypatch.setattr(kernels_cell, "CHECKED_ELEMENTS", 10 * 48)
+    operator = load_operator(ROOT / "kernels" / "rmsnorm")
+    workload = operator.workload((71, 48), row_padding=3)
+    cell = kernels_cell.Cell(workload, operator.problem(workload), "hot", 0, device="cpu")
+    executable = SimpleNamespace(
+        array_names={"x", "w", "y", "exchange"}, bind=lambda arrays: [arrays]
+    )
+    words = cell.launches(executable, 1)[0]["exchange"].tensor
+    x, y = cell.sets[0]
+
+    def right() -> float:
+        assert not int(words.count_nonzero())
+        y.copy_(torch.nn.functional.rms_norm(x, (48,), cell.weight, 1e-5))
+        return 1.0
+
+    def replay() -> float:
+        right()
+        write(y, words)
+        return 1.0
+
+    error, found = cell.fault(SimpleNamespace(replay=replay))
+    assert problem in found
+    assert bool(found) == bool(problem)
+    error, found = cell.fault(SimpleNamespace(replay=right))
+    assert (found, error < 1.0) == ("", True)
