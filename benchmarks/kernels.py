@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import kernels_options
-import kernels_page as page
+import kernels_page
 import torch
 from kernels_builders import builders
 from kernels_cell import Cell
@@ -42,6 +42,8 @@ from kernels_contender import Contender
 from kernels_contender import measure
 from kernels_copy import copies
 from kernels_peers import peers
+from kernels_row import Row
+from kernels_row import UNFUSED
 from kernels_search import Search
 
 from tuner.bench.devices.nvidia import NvidiaDevice
@@ -105,7 +107,7 @@ def right_ones(ours: Ours, cell: Cell, launches: int) -> tuple[list[Contender], 
     return right, worst
 
 
-def run_cell(ours: Ours, cell: Cell, rivals: Sequence[Rivals]) -> page.Row | None:
+def run_cell(ours: Ours, cell: Cell, rivals: Sequence[Rivals]) -> Row | None:
     """Search, check and time one cell; None where none of ours is right."""
     workload, sets = cell.workload, len(cell.sets)
     estimate_us = 2 * cell.rows * cell.cols * cell.weight.element_size() / 4.0e6 + 1.0
@@ -121,15 +123,15 @@ def run_cell(ours: Ours, cell: Cell, rivals: Sequence[Rivals]) -> page.Row | Non
         ours.try_all(cell)
         begun.append(time.perf_counter())
     right, worst = right_ones(ours, cell, launches)
-    if all(each.name == page.UNFUSED for each in right):
+    if all(each.name == UNFUSED for each in right):
         print(f"left out: {workload.shape_text} {workload.dtype}", file=sys.stderr)
         return None
     times_us = measure([*contenders, *right])
     configs = {each.name: each.note for each in right}
-    row = page.Row(workload, cell.cache, times_us, configs, worst)
+    row = Row(workload, cell.cache, times_us, configs, worst)
     begun.append(time.perf_counter())
     took = " ".join(f"{after - before:.1f}" for before, after in itertools.pairwise(begun))
-    print(f"{page.progress_line(row)}; {took} s", flush=True)
+    print(f"{kernels_page.progress_line(row)}; {took} s", flush=True)
     return row
 
 
@@ -148,7 +150,7 @@ def main() -> None:
     rivals: list[Rivals] = [copies, peers if options.peers == "all" else no_peers]
     for workload, _ in cells[:AHEAD]:
         ours.search.begin(workload)
-    rows: list[page.Row] = []
+    rows: list[Row] = []
     for (workload, cache), later in itertools.zip_longest(cells, cells[AHEAD:]):
         if time.perf_counter() - begun > options.until_s:
             print(f"stopped before {workload.shape_text} {workload.dtype}", file=sys.stderr)
@@ -162,7 +164,7 @@ def main() -> None:
         torch.cuda.empty_cache()
         if row is not None:
             rows.append(row)
-            page.write(options.output, rows, _facts(ours))
+            kernels_page.write(options.output, rows, _facts(ours))
     pool.shutdown(wait=False, cancel_futures=True)
     print(f"configs left out: {dict(ours.search.left_out)}; built anew: {ours.search.built_anew}")
     print(f"wrote {options.output}.csv and .md in {time.perf_counter() - begun:.0f} s")

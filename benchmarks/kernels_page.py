@@ -8,66 +8,14 @@ import statistics
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from datetime import UTC
 from pathlib import Path
 
-from tuner.domain.workload import Workload
+import kernels_bars
+from kernels_row import Row
 
-UNFUSED = "triton-unfused"
-COPIES = ("copy", "copy-triton")
-PEERS = ("torch", "torch.compile", "torch.compile-max", "liger")
 FACTS = ("device", "driver", "runtime", "compiler", "torch", "triton", "liger-kernel")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One cell of the benchmark.
-
-    Attributes:
-        workload: What was computed.
-        cache: ``hot`` or ``cold``.
-        times_us: Median microseconds a launch by contender.
-        configs: The config of each of ours.
-        worst_error: Largest error of ours, as a multiple of the tolerance.
-    """
-
-    workload: Workload
-    cache: str
-    times_us: Mapping[str, float]
-    configs: Mapping[str, str]
-    worst_error: float
-
-    @property
-    def best(self) -> str:
-        """Our fastest implementation."""
-        fused = [name for name in self.configs if name != UNFUSED]
-        return min(fused, key=self.times_us.__getitem__)
-
-    @property
-    def best_peer(self) -> str | None:
-        """The fastest peer, if there is one."""
-        present = [name for name in PEERS if name in self.times_us]
-        return min(present, key=self.times_us.__getitem__, default=None)
-
-    @property
-    def of_copy(self) -> float:
-        """Our best as a fraction of the speed of the faster copy of the same size."""
-        copy_us = min(self.times_us[name] for name in COPIES if name in self.times_us)
-        return copy_us / self.times_us[self.best]
-
-    @property
-    def gain(self) -> float | None:
-        """How many times as fast as the best peer ours is."""
-        peer = self.best_peer
-        return None if peer is None else self.times_us[peer] / self.times_us[self.best]
-
-    @property
-    def fusion_gain(self) -> float | None:
-        """How many times as fast as our unfused kernels ours is."""
-        unfused_us = self.times_us.get(UNFUSED)
-        return unfused_us and unfused_us / self.times_us[self.best]
 
 
 def progress_line(row: Row) -> str:
@@ -113,6 +61,17 @@ def _page(rows: Sequence[Row], names: Sequence[str], facts: Mapping[str, str]) -
         *_gains(rows),
         *_times(rows, names),
         "",
+        "## What was aimed for",
+        "",
+        *kernels_bars.summary(rows),
+        "",
+        "Speed as a fraction of that of the copy, of the best peer and, for HIP alone, of our best",
+        "Triton kernel, each with the least that was aimed for; – where nothing was.",
+        "",
+        *_verdicts(rows),
+        "",
+        "## Configs",
+        "",
         "Of all of ours, the worst error is given as a multiple of the operator's tolerance.",
         "",
         *_configs(rows),
@@ -155,6 +114,11 @@ def _configs(rows: Sequence[Row]) -> list[str]:
         for row in rows
     ]
     return _table(header, table)
+
+
+def _verdicts(rows: Sequence[Row]) -> list[str]:
+    header = ["shape", "dtype", "cache", *kernels_bars.NAMES]
+    return _table(header, ([*_cell(row), *map(str, kernels_bars.verdicts(row))] for row in rows))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

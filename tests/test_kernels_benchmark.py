@@ -77,12 +77,24 @@ def page(module: Callable[[str], ModuleType]) -> ModuleType:
     return module("kernels_page")
 
 
+@pytest.fixture
+def make_row(module: Callable[[str], ModuleType]) -> Callable[..., Any]:
+    """Return a maker of what was measured of a cell; ours are known by the dash in their names."""
+
+    def make(shape: tuple[int, int], cache: str = "cold", **options: Any) -> Any:
+        times_us = options.pop("times_us")
+        configs = {name: "A=1" for name in times_us if name.startswith(("hip-", "triton-"))}
+        workload = Workload("rmsnorm", shape, **options)
+        return module("kernels_row").Row(workload, cache, times_us, configs, 0.1)
+
+    return make
+
+
 def test_copy_speed_is_that_of_the_faster_copy_and_both_are_columns(
-    page: ModuleType, tmp_path: Path
+    page: ModuleType, make_row: Callable[..., Any], tmp_path: Path
 ) -> None:
     times_us = {"copy": 150.0, "copy-triton": 96.0, "torch": 120.0, "hip-vector": 100.0}
-    workload = Workload("rmsnorm", (1024, 131072))
-    row = page.Row(workload, "cold", times_us, {"hip-vector": "BLOCK=256"}, 0.1)
+    row = make_row((1024, 131072), times_us=times_us)
     assert row.of_copy == pytest.approx(0.96)
     page.write(tmp_path / "table", [row], FACTS)
     with (tmp_path / "table.csv").open(encoding="utf-8") as file:
@@ -180,9 +192,11 @@ def test_options_that_contradict_each_other_are_refused(
     assert message in capsys.readouterr().err
 
 
-def test_without_peers_the_page_has_no_gain(page: ModuleType, tmp_path: Path) -> None:
-    workload = Workload("rmsnorm", (7, 5000), row_padding=24)
-    row = page.Row(workload, "hot", {"copy": 2.0, "hip-vector": 4.0}, {"hip-vector": "A=1"}, 0.1)
+def test_without_peers_the_page_has_no_gain(
+    page: ModuleType, make_row: Callable[..., Any], tmp_path: Path
+) -> None:
+    times_us = {"copy": 2.0, "hip-vector": 4.0}
+    row = make_row((7, 5000), "hot", times_us=times_us, row_padding=24)
     page.write(tmp_path / "table", [row], FACTS)
     text = (tmp_path / "table.md").read_text("utf-8")
     assert "| 7x5000+24 | float32 | hot | 2.00 | **4.00** | 0.500 | – | – |" in text
@@ -236,3 +250,60 @@ def test_a_fault_is_found_wherever_it_is_and_is_no_fault_of_the_next(
     assert bool(found) == bool(problem)
     error, found = cell.fault(SimpleNamespace(replay=right))
     assert (found, error < 1.0) == ("", True)
+
+
+MET = {"copy": 100.0, "torch": 105.0, "hip-vector": 101.0, "triton-row": 99.0}
+
+
+@pytest.mark.parametrize(
+    ("cols", "dtype", "least"),
+    [
+        *((64, "float32", 0.93), (512, "float16", 0.9), (1023, "float32", 0.97)),
+        *((2047, "bfloat16", 0.95), (4096, "float32", 0.97), (32768, "float16", 0.96)),
+        *((65536, "bfloat16", 0.95), (131072, "float32", 0.92), (262144, "float16", 0.92)),
+    ],
+)
+def test_each_large_cell_has_its_bar(
+    module: Callable[[str], ModuleType],
+    make_row: Callable[..., Any],
+    cols: int,
+    dtype: str,
+    least: float,
+) -> None:
+    bars, shape = module("kernels_bars"), (2**26 // cols, cols)
+    for reached, is_met in ((least + 1e-6, True), (least - 1e-6, False)):
+        row = make_row(shape, dtype=dtype, times_us={"copy": 100 * reached, "hip-vector": 100.0})
+        copy, peer, hip = bars.verdicts(row)
+        assert (copy.bar, copy.is_met, peer.is_met, hip.is_met) == (least, is_met, None, None)
+    for other in (
+        make_row(shape, "hot", dtype=dtype, times_us=MET),
+        make_row((1024, 64), dtype=dtype, times_us=MET),
+        make_row(shape, dtype=dtype, times_us=MET, row_padding=1),
+    ):
+        assert bars.copy_bar(other) is None
+
+
+def test_the_page_adds_up_what_was_reached(
+    page: ModuleType, make_row: Callable[..., Any], tmp_path: Path
+) -> None:
+    slow = {"copy": 90.0, "torch": 98.0, "hip-vector": 104.0, "triton-row": 100.0}
+    slow |= {"triton-unfused": 10.0}
+    rows = [
+        make_row((2**20, 64), times_us=MET),
+        make_row((2**14, 4096), times_us=slow),
+        make_row((2**10, 65536), times_us=MET),
+    ]
+    page.write(tmp_path / "table", rows, FACTS)
+    text = (tmp_path / "table.md").read_text("utf-8")
+    assert "of copy speed: met in 2 of 3 cells" in text
+    assert "of the best peer's: met in 2 of 3 cells" in text
+    assert "HIP of our best Triton's: met in 1 of 2 cells" in text
+    assert "over the best peer, geometric mean: **1.0330 < 1.05 missed**" in text
+    verdicts = text.partition("| of copy speed | of the best peer's |")[2].splitlines()[2:5]
+    assert verdicts == [
+        "| 1048576x64 | float32 | cold | 1.0101 ≥ 0.93 met | 1.0606 ≥ 0.9901 met "
+        "| 0.9802 ≥ 0.9709 met |",
+        "| 16384x4096 | float32 | cold | **0.9000 < 0.97 missed** | **0.9800 < 0.9901 missed** "
+        "| **0.9615 < 0.9709 missed** |",
+        "| 1024x65536 | float32 | cold | 1.0101 ≥ 0.95 met | 1.0606 ≥ 0.9901 met | – |",
+    ]
