@@ -22,15 +22,11 @@ from __future__ import annotations
 import importlib.metadata
 import itertools
 import shlex
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import TypeAlias
 
 import kernels_options
@@ -41,54 +37,15 @@ from kernels_cell import Cell
 from kernels_contender import Contender
 from kernels_contender import measure
 from kernels_copy import copies
+from kernels_ours import Ours
 from kernels_peers import peers
 from kernels_row import Row
 from kernels_row import UNFUSED
-from kernels_search import Search
 
-from tuner.bench.devices.nvidia import NvidiaDevice
-from tuner.bench.languages.base import Executable
-from tuner.domain.identity import config_text
-from tuner.operator import load_operator
-
-OURS = (
-    *("hip-vector", "hip-split", "triton-row", "triton-rows", "triton-turns", "triton-loop"),
-    *("triton-split", "triton-unfused"),
-)
 GRAPH_US = 1000.0  # device time of one replay: long against the event's resolution
 AHEAD = 3  # cells whose first configs are compiled before their turn
 
 Rivals: TypeAlias = Callable[[Cell, int], Iterable[Contender]]
-
-
-class Ours:
-    """Searches and prepares this project's implementations."""
-
-    def __init__(self, operator_folder: Path, cache_dir: Path, pool: ProcessPoolExecutor) -> None:
-        self.operator = load_operator(operator_folder.resolve())
-        self.device = NvidiaDevice(0, cache_dir=cache_dir)
-        self.faults: list[str] = []  # what was measured and then found wrong: left out, exit code 1
-        self.search = Search(self.operator, OURS, self.device, cache_dir, pool)
-
-    def try_all(self, cell: Cell) -> None:
-        """Time every config that waits for it."""
-        launches = max(4, len(cell.sets))
-
-        def time_us(executable: Executable) -> float:
-            prepared = self.device.prepare(cell.launches(executable, launches), "graph")
-            try:
-                prepared.elapsed_us()
-                return statistics.median(prepared.elapsed_us() for _ in range(3))
-            finally:
-                prepared.close()
-
-        self.search.time(cell.workload, time_us)
-
-    def contenders(self, cell: Cell, launches: int) -> Iterator[Contender]:
-        """Yield each implementation that can run, with the best config found."""
-        for name, config, executable in self.search.best(cell.workload):
-            prepared = self.device.prepare(cell.launches(executable, launches), "graph")
-            yield Contender(name, prepared.elapsed_us, launches, config_text(config))
 
 
 def right_ones(ours: Ours, cell: Cell, launches: int) -> tuple[list[Contender], float]:
@@ -110,8 +67,7 @@ def right_ones(ours: Ours, cell: Cell, launches: int) -> tuple[list[Contender], 
 def run_cell(ours: Ours, cell: Cell, rivals: Sequence[Rivals]) -> Row | None:
     """Search, check and time one cell; None where none of ours is right."""
     workload, sets = cell.workload, len(cell.sets)
-    estimate_us = 2 * cell.rows * cell.cols * cell.weight.element_size() / 4.0e6 + 1.0
-    launches = max(sets, min(512, round(GRAPH_US / estimate_us) // sets * sets))
+    launches = max(sets, min(512, round(GRAPH_US / cell.estimate_us) // sets * sets))
     begun = [time.perf_counter()]
     ours.try_all(cell)
     begun.append(time.perf_counter())
