@@ -1,4 +1,4 @@
-"""RMSNorm on one NVIDIA GPU: our kernels against PyTorch, torch.compile, Liger and a copy.
+"""RMSNorm on one NVIDIA GPU: our kernels against PyTorch, torch.compile, Liger, QuACK and a copy.
 
 For each shape and dtype our implementations are searched first (see kernels_search.py). Then all
 contenders are timed in one process on the same tensors: each as one CUDA graph of several launches,
@@ -12,9 +12,8 @@ rounds, in microseconds a launch.
     python benchmarks/kernels.py --shape 4096x5000 --cache cold --row-padding 24 --output padded
 
 writes a CSV (a row a cell, a column a contender) and a Markdown page beside it. Needs PyTorch;
-Liger is left out where it is not installed. QuACK is not among the peers: with what it needs it is
-larger (92 MB) than what can be brought to the machine these were run on. Nothing here is a
-dependency of ``tuner``.
+Liger and QuACK are left out where they are not installed. Nothing here is a dependency of
+``tuner``.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ def main() -> None:
 
 def _facts(ours: Ours) -> dict[str, str]:
     versions = {}
-    for name in ("torch", "triton", "liger-kernel"):
+    for name in ("torch", "triton", "liger-kernel", "quack-kernels"):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -15,7 +15,10 @@ from pathlib import Path
 import kernels_bars
 from kernels_row import Row
 
-FACTS = ("device", "driver", "runtime", "compiler", "torch", "triton", "liger-kernel")
+FACTS = (
+    *("device", "driver", "runtime", "compiler", "torch", "triton", "liger-kernel"),
+    "quack-kernels",
+)
 
 
 def progress_line(row: Row) -> str:
@@ -45,7 +48,7 @@ def write(target: Path, rows: Sequence[Row], facts: Mapping[str, str]) -> None:
 def _page(rows: Sequence[Row], names: Sequence[str], facts: Mapping[str, str]) -> str:
     known = "; ".join(f"{name} {facts[name]}" for name in FACTS if name in facts)
     lines = [
-        "# RMSNorm: this project's kernels, PyTorch, Liger and a copy",
+        "# RMSNorm: this project's kernels, PyTorch, Liger, QuACK and a copy",
         "",
         f"{datetime.now(UTC).date()}; {known}.",
         "",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
+from typing import TypeAlias
 
 import torch
 from kernels_cell import Cell
@@ -17,35 +17,50 @@ from kernels_contender import torch_contender
 COMPILED = {"torch.compile": None, "torch.compile-max": "max-autotune-no-cudagraphs"}
 
 
+Call: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Any]
+
+
+def _liger(weight: torch.Tensor) -> Call:
+    from liger_kernel.ops.rms_norm import rms_norm_forward
+
+    return lambda x, _y: rms_norm_forward(x, weight, EPSILON, 0.0, "llama", None)
+
+
+def _quack(weight: torch.Tensor) -> Call:
+    from quack.rmsnorm import rmsnorm_fwd
+
+    return lambda x, _y: rmsnorm_fwd(x, weight, eps=EPSILON)
+
+
+OPTIONAL = {"liger": _liger, "quack": _quack}  # left out where they are not installed
+
+
 def peers(cell: Cell, launches: int) -> Iterator[Contender]:
     """Yield each that can run the cell; one that fails is left out and said."""
-    weight, shape = cell.weight, (cell.cols,)
+    shape = (cell.cols,)
 
     def eager(x: torch.Tensor, _y: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.rms_norm(x, shape, weight, EPSILON)
+        return torch.nn.functional.rms_norm(x, shape, cell.weight, EPSILON)
 
-    prepare = functools.partial(torch_contender, sets=cell.sets, launches=launches)
-    yield from unless_it_fails(cell, "torch", lambda: prepare("torch", call=eager))
+    yield from _unless_it_fails("torch", cell, launches, eager)
     for name, mode in COMPILED.items():
         torch._dynamo.reset()
         compiled = torch.compile(eager, dynamic=False, mode=mode)
-        yield from unless_it_fails(cell, name, functools.partial(prepare, name, call=compiled))
-    try:
-        from liger_kernel.ops.rms_norm import rms_norm_forward
-    except ImportError:
-        return
-
-    def liger(x: torch.Tensor, _y: torch.Tensor) -> Any:
-        return rms_norm_forward(x, weight, EPSILON, 0.0, "llama", None)
-
-    yield from unless_it_fails(cell, "liger", lambda: prepare("liger", call=liger))
+        yield from _unless_it_fails(name, cell, launches, compiled)
+    for name, find in OPTIONAL.items():
+        try:
+            call = find(cell.weight)
+        except ImportError:
+            continue
+        yield from _unless_it_fails(name, cell, launches, call)
 
 
-def unless_it_fails(cell: Cell, name: str, prepare: Callable[[], Contender]) -> Iterator[Contender]:
+def _unless_it_fails(name: str, cell: Cell, launches: int, call: Call) -> Iterator[Contender]:
     """Yield a peer; say why where it can't run this cell."""
     try:
-        contender = prepare()
-    except RuntimeError as error:  # also what torch.compile raises
-        print(f"{name}: {cell.rows}x{cell.cols}: {error}".splitlines()[0], file=sys.stderr)
+        contender = torch_contender(name, cell.sets, launches, call)
+    except Exception as error:  # each library has its own, and a peer that fails ends nothing
+        what = str(error) or type(error).__name__
+        print(f"{name}: {cell.rows}x{cell.cols}: {what}".splitlines()[0], file=sys.stderr)
     else:
         yield contender

@@ -9,7 +9,7 @@ from tuner.domain.workload import Workload
 
 UNFUSED = "triton-unfused"
 COPIES = ("copy", "copy-triton")
-PEERS = ("torch", "torch.compile", "torch.compile-max", "liger")
+PEERS = ("torch", "torch.compile", "torch.compile-max", "liger", "quack")
 
 
 @dataclass(frozen=True, slots=True)
