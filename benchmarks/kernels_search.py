@@ -121,7 +121,7 @@ class Space:
 
     def likely(self, chance: random.Random, count: int) -> list[Config]:
         """Return the up to ``count`` legal configs of some at random that should be fastest."""
-        drawn = (
+        drawn: Iterator[Config] = (
             {name: chance.choice(values) for name, values in self.grid.items()}
             for _ in range(DRAWS)
         )
