@@ -112,6 +112,7 @@ def main() -> None:
             break
         if later is not None:
             ours.search.begin(later[0])
+        ours.search.begin(workload)  # anew, where a cell before had the same workload
         problem = ours.operator.problem(workload)
         cell = Cell(workload, problem, cache, ours.device.facts.cache_bytes)
         row = run_cell(ours, cell, rivals)

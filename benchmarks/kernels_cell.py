@@ -28,7 +28,7 @@ class TensorBuffer:
     @property
     def size_bytes(self) -> int:
         """Size of the tensor."""
-        return self.tensor.numel() * self.tensor.element_size()
+        return int(self.tensor.numel()) * int(self.tensor.element_size())
 
     @property
     def address(self) -> int:
@@ -84,7 +84,7 @@ class Cell:
     @property
     def estimate_us(self) -> float:
         """About what a launch takes at the speed of an H200's memory."""
-        return 2 * self.rows * self.cols * self.weight.element_size() / 4.0e6 + 1.0
+        return 2 * self.rows * self.cols * int(self.weight.element_size()) / 4.0e6 + 1.0
 
     def launches(self, executable: Executable, count: int) -> list[Any]:
         """Return ``count`` runs of an executable, all its steps, going round the sets."""

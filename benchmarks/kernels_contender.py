@@ -15,7 +15,7 @@ import torch
 from tuner.bench.measure import interleaved_order
 
 ROUNDS = 15
-HOLD_CYCLES = 200_000  # 100 us at 2 GHz; the host submits a graph of 512 nodes in less
+HOLD_CYCLES = 1_000_000  # 0.5 ms at 2 GHz: longer than the host takes to submit a graph
 
 Tensors: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # what is read, what may be written
 

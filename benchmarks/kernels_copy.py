@@ -26,8 +26,8 @@ BLOCKS = (1024, 2048, 4096, 8192)
 WARPS = (4, 8)
 
 
-@triton.jit
-def copy_block(x, y, count, BLOCK: tl.constexpr):  # noqa: ANN001, ANN201, N803 - Triton's own
+@triton.jit  # type: ignore[untyped-decorator]
+def copy_block(x, y, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, N803
     """Copy BLOCK words of 4 bytes, a thread 16 bytes at a time (``count`` is a multiple of 16)."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + at, tl.load(x + at, mask=at < count), mask=at < count)

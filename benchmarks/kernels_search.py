@@ -121,7 +121,7 @@ class Space:
 
     def likely(self, chance: random.Random, count: int) -> list[Config]:
         """Return the up to ``count`` legal configs of some at random that should be fastest."""
-        drawn = (
+        drawn: Iterator[Config] = (
             {name: chance.choice(values) for name, values in self.grid.items()}
             for _ in range(DRAWS)
         )
@@ -163,7 +163,9 @@ class Search:
         self.built_anew = 0  # though compiled ahead: the builds are looked for in another place
 
     def begin(self, workload: Workload) -> None:
-        """Let the first configs of a workload be compiled."""
+        """Let the first configs of a workload be compiled, unless they are already."""
+        if workload.key in self._found:
+            return
         self._found[workload.key] = {}
         for name in self._names:
             space = self._space(workload, name)

@@ -21,6 +21,7 @@ from tuner.domain.identity import config_text
 from tuner.domain.job import Kernel
 from tuner.domain.workload import Workload
 from tuner.operator import load_operator
+from tuner.operator import Operator
 
 ROOT = Path(__file__).resolve().parent.parent
 FACTS = {"command": "python benchmarks/kernels.py", "device": "made up"}
@@ -123,15 +124,34 @@ class NoLanguage:
         return SimpleNamespace(kernel=kernel, report=SimpleNamespace(cached=True))
 
 
+def search_without_gpu(kernels_search: ModuleType, operator: Operator, pool: DonePool) -> Any:
+    device = SimpleNamespace(facts=H200)
+    search = kernels_search.Search(operator, ["hip-vector"], device, Path(), pool)
+    search._languages = {"hip": NoLanguage()}
+    return search
+
+
+def test_two_cells_of_one_workload_are_searched_one_after_the_other(
+    module: Callable[[str], ModuleType],
+) -> None:
+    operator = load_operator(ROOT / "kernels" / "rmsnorm")
+    search = search_without_gpu(module("kernels_search"), operator, DonePool())
+    workload = operator.workload((65536, 1024))
+    search.begin(workload)  # both ahead
+    search.begin(workload)
+    for _ in range(2):
+        search.begin(workload)
+        search.time(workload, lambda _executable: 1.0)
+        assert len(list(search.best(workload, lambda _executable: 1.0))) == 1
+
+
 def test_each_climb_tries_what_is_untried_near_the_best(
     module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels_search = module("kernels_search")
     monkeypatch.setitem(kernels_search.EFFORT, "hip", kernels_search.Effort(0, 0, 40))
     operator, pool = load_operator(ROOT / "kernels" / "rmsnorm"), DonePool()
-    device = SimpleNamespace(facts=H200)
-    search = kernels_search.Search(operator, ["hip-vector"], device, Path(), pool)
-    search._languages = {"hip": NoLanguage()}
+    search = search_without_gpu(kernels_search, operator, pool)
     workload = operator.workload((65536, 1024))
 
     def time_us(executable: SimpleNamespace) -> float:
