@@ -99,8 +99,8 @@ def main() -> None:
     """Measure the cells asked for and write the tables."""
     options = kernels_options.parse(__doc__)
     begun = time.perf_counter()
-    pool = builders(options.cache_dir)
-    ours = Ours(options.operator, options.cache_dir, pool)
+    processes = builders(options.cache_dir)
+    ours = Ours(options.operator, options.cache_dir, processes)
     cells = kernels_options.cells(options, ours.operator)
     rivals: list[Rivals] = [copies, peers if options.peers == "all" else no_peers]
     for workload, _ in cells[:AHEAD]:
@@ -121,7 +121,7 @@ def main() -> None:
         if row is not None:
             rows.append(row)
             kernels_page.write(options.output, rows, _facts(ours))
-    pool.shutdown(wait=False, cancel_futures=True)
+    processes.shut_down()
     print(f"configs left out: {dict(ours.search.left_out)}; built anew: {ours.search.built_anew}")
     print(f"wrote {options.output}.csv and .md in {time.perf_counter() - begun:.0f} s")
     sys.exit(1 if ours.faults else 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from kernels_builders import Builders
 from kernels_cell import Cell
 from kernels_contender import Contender
 from kernels_search import Search
@@ -31,11 +31,11 @@ RANKED_LAUNCHES = (4, 32)
 class Ours:
     """Searches and prepares this project's implementations."""
 
-    def __init__(self, operator_folder: Path, cache_dir: Path, pool: ProcessPoolExecutor) -> None:
+    def __init__(self, operator_folder: Path, cache_dir: Path, builders: Builders) -> None:
         self.operator = load_operator(operator_folder.resolve())
         self.device = NvidiaDevice(0, cache_dir=cache_dir)
         self.faults: list[str] = []  # what was measured and then found wrong: left out, exit code 1
-        self.search = Search(self.operator, OURS, self.device, cache_dir, pool)
+        self.search = Search(self.operator, OURS, self.device, cache_dir, builders)
 
     def try_all(self, cell: Cell) -> None:
         """Time every config that waits for it, briefly."""

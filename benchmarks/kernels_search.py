@@ -15,13 +15,14 @@ from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from concurrent.futures import Future
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
+from kernels_builders import Builders
 from kernels_builders import compile_ahead
 
 from tuner.bench.devices.nvidia import NvidiaDevice
@@ -63,7 +64,7 @@ class Effort(NamedTuple):
 EFFORT = {"hip": Effort(24, 320, 64), "triton": Effort(8, 12, 16)}
 CLIMBERS = 4  # implementations that try what is near their best config
 KEPT = 4  # best configs of a cell that later ones begin with
-PATIENCE_S = 4.0  # for all of a cell's builds, three times: some of Triton's take minutes
+PATIENCE_S = 6.0  # for all of a cell's builds, three times: some of Triton's take minutes
 
 TimeUs = Callable[[Executable], float]
 
@@ -140,7 +141,7 @@ class Search:
         names: Which of them.
         device: Where they run.
         cache_dir: Where builds are kept.
-        pool: Compiles ahead; see ``builders``.
+        builders: Compile; see there.
     """
 
     def __init__(
@@ -149,13 +150,13 @@ class Search:
         names: Sequence[str],
         device: NvidiaDevice,
         cache_dir: Path,
-        pool: ProcessPoolExecutor,
+        builders: Builders,
     ) -> None:
         self._operator = operator
         self._names = names
         self._device = device
         self._cache_dir = cache_dir
-        self._pool = pool
+        self._builders = builders
         self._languages: dict[str, Language] = {"hip": HipLanguage(), "triton": TritonLanguage()}
         self._found: dict[str, dict[str, Found]] = {}
         self._seeds: dict[str, dict[tuple[int, ...], list[Config]]] = {}
@@ -184,7 +185,7 @@ class Search:
                 first += near[: effort.near_default] + space.likely(chance, effort.at_random)
             if first:
                 self._found[workload.key][name] = Found()
-                self._submit(workload, name, first)
+                self._submit(self._builders.ahead, workload, name, first)
 
     def time(self, workload: Workload, time_us: TimeUs) -> None:
         """Time what is compiled, or is within PATIENCE_S."""
@@ -217,7 +218,7 @@ class Search:
             near = space.around(best, random.Random(workload.key))
             untried = [each for each in near if config_text(each) not in found[name].timed]
             effort = EFFORT[space.implementation.language]
-            self._submit(workload, name, untried[: effort.near_best])
+            self._submit(self._builders.urgent, workload, name, untried[: effort.near_best])
 
     def best(self, workload: Workload, time_us: TimeUs) -> Iterator[tuple[str, Config, Executable]]:
         """Yield the best of each implementation, and forget the workload.
@@ -236,7 +237,9 @@ class Search:
                 _, config, executable = finalists[0]
                 yield name, config, executable
 
-    def _submit(self, workload: Workload, name: str, configs: Sequence[Config]) -> None:
+    def _submit(
+        self, pool: Executor, workload: Workload, name: str, configs: Sequence[Config]
+    ) -> None:
         found = self._found[workload.key][name]
         taken = {*found.timed, *(config_text(config) for config, _ in found.waiting)}
         for config in configs:
@@ -245,7 +248,7 @@ class Search:
             taken.add(config_text(config))
             kernel = self._kernel(workload, name, config)
             architecture = self._device.facts.architecture
-            build = self._pool.submit(compile_ahead, kernel, architecture, self._cache_dir)
+            build = pool.submit(compile_ahead, kernel, architecture, self._cache_dir)
             found.waiting.append((config, build))
 
     def _kernel(self, workload: Workload, name: str, config: Config) -> Kernel:

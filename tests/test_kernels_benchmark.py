@@ -44,7 +44,7 @@ operator, cache_dir = load_operator(Path(sys.argv[1])), Path(sys.argv[2])
 row, workload = operator.implementation("triton-row"), operator.workload((8, 1000))
 config = {"BLOCK_SIZE": 1024, "num_warps": 4}
 kernel = operator.kernel(row, operator.source(row), config, workload)
-pool = builders(cache_dir)
+pool = builders(cache_dir).ahead
 if "TRITON_CACHE_DIR" not in os.environ:
     os.environ["TRITON_CACHE_DIR"] = str(cache_dir / "inductor")
 pool.submit(compile_ahead, kernel, "sm_90", cache_dir).result()
@@ -126,7 +126,8 @@ class NoLanguage:
 
 def search_without_gpu(kernels_search: ModuleType, operator: Operator, pool: DonePool) -> Any:
     device = SimpleNamespace(facts=H200)
-    search = kernels_search.Search(operator, ["hip-vector"], device, Path(), pool)
+    builders = SimpleNamespace(urgent=pool, ahead=pool)
+    search = kernels_search.Search(operator, ["hip-vector"], device, Path(), builders)
     search._languages = {"hip": NoLanguage()}
     return search
 
