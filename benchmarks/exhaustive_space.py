@@ -35,6 +35,7 @@ from tuner.bench.devices.base import HipSource
 from tuner.bench.devices.base import LoadedKernel
 from tuner.bench.devices.nvidia import compile_hip_for
 from tuner.bench.devices.nvidia import NvidiaDevice
+from tuner.bench.languages.base import BuiltStep
 from tuner.bench.languages.base import Executable
 from tuner.bench.languages.hip import hip_source
 from tuner.bench.measure import interleaved_order
@@ -163,8 +164,10 @@ class Measurer:
             shared_bytes = kernel.geometry.shared_bytes
             point.loaded[self.rows] = self._device.load(point.code, shared_bytes)
         report = BuildReport(0.0, None, "")
-        executable = Executable(point.loaded[self.rows], kernel.geometry, kernel.arguments, report)
-        launches = [executable.bind(self._buffers.named(each)) for each in range(self._launches)]
+        step = BuiltStep(point.loaded[self.rows], kernel.geometry, kernel.arguments, report)
+        executable = Executable((step,), kernel.array_names, report)
+        turns = range(self._launches)
+        launches = [each for turn in turns for each in executable.bind(self._buffers.named(turn))]
         if self._check:
             self._buffers.spoil()
         prepared = self._device.prepare(launches, "graph")
@@ -305,16 +308,16 @@ def main() -> None:
     with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
         builder = Builder(pool, device.facts.architecture)
         points = {
-            cols: points_of(operator, implementation, rows, cols, device, narrowed)
-            for cols, rows in by_cols.items()
+            cols: points_of(operator, implementation, of_cols, cols, device, narrowed)
+            for cols, of_cols in by_cols.items()
         }
         for cols, each in points.items():
             builder.start(cols, each)
-        for cols, rows in by_cols.items():
+        for cols, of_cols in by_cols.items():
             builder.finish(cols)
             print(f"{time.perf_counter() - begun:.1f} s: {cols} built", flush=True)
             path = options.output / f"{implementation.name}-{cols}.csv"
-            for position, each_rows in enumerate(rows):
+            for position, each_rows in enumerate(of_cols):
                 measurer = Measurer(device, each_rows, cols, check=position == 0)
                 whole = measure_shape(measurer, points[cols], begun + options.deadline_s)
                 times = [each.times_us.get(each_rows, 0.0) for each in points[cols]]
@@ -325,7 +328,7 @@ def main() -> None:
                     flush=True,
                 )
                 if whole:
-                    write(path, points[cols], rows, cols)
+                    write(path, points[cols], of_cols, cols)
                 else:
                     pool.shutdown(cancel_futures=True, wait=False)
                     return

@@ -2,33 +2,32 @@
 
 Processes of their own compile ahead, so that the GPU does not wait: the first configs of a cell
 (the default, what was best in the cells before, and for HIP, or where this shape is new, neighbours
-of the default and the likeliest of some hundred at random by the implementation's cost model) while
-the cells before it are measured; the neighbours of the best while the peers are prepared. A build
-that is not there in time is left out and counted, as is one that fails.
+of the default and the likeliest of some thousand at random by the implementation's cost model)
+while the cells before it are measured; then, twice, what is near the best, while the copies and the
+peers are prepared. A build that is not there in time is left out and counted, as is one that fails.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from concurrent.futures import Future
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from dataclasses import field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from tuner.bench.devices.nvidia import compile_hip_for
+from kernels_builders import Builders
+from kernels_builders import compile_ahead
+
 from tuner.bench.devices.nvidia import NvidiaDevice
 from tuner.bench.languages.base import Executable
 from tuner.bench.languages.base import Language
-from tuner.bench.languages.hip import hip_source
 from tuner.bench.languages.hip import HipLanguage
 from tuner.bench.languages.triton import TritonLanguage
 from tuner.domain.device import DeviceFacts
@@ -43,7 +42,7 @@ from tuner.errors import TrialError
 from tuner.operator import Implementation
 from tuner.operator import Operator
 
-DRAWS = 6000
+DRAWS = 12_000
 
 
 class Effort(NamedTuple):
@@ -52,7 +51,7 @@ class Effort(NamedTuple):
     Attributes:
         near_default: Neighbours of the default.
         at_random: The likeliest of those drawn.
-        near_best: Neighbours of the best of all these.
+        near_best: Those near the best of all these, in each climb.
     """
 
     near_default: int
@@ -62,35 +61,12 @@ class Effort(NamedTuple):
 
 # Triton's take longer, compiled ahead or not, and its spaces are smaller. H200, 2026-12-02: 1003
 # HIP configs compiled and timed in 7 s; a cell with some 170 of Triton's took 12 to 19 s.
-EFFORT = {"hip": Effort(16, 128, 48), "triton": Effort(6, 6, 8)}
-CLIMBERS = 4  # implementations whose best config's neighbours are tried too
+EFFORT = {"hip": Effort(24, 320, 64), "triton": Effort(8, 12, 16)}
+CLIMBERS = 4  # implementations that try what is near their best config
 KEPT = 4  # best configs of a cell that later ones begin with
-PATIENCE_S = 4.0  # for all of a cell's builds, twice: some of Triton's take minutes
+PATIENCE_S = 6.0  # for all of a cell's builds, three times: some of Triton's take minutes
 
 TimeUs = Callable[[Executable], float]
-
-
-def compile_ahead(kernel: Kernel, architecture: str, cache_dir: Path) -> None:
-    """Compile into the caches that the measuring process reads; what fails will fail there too."""
-    try:
-        for step in kernel.launches:
-            if step.language == "hip":
-                compile_hip_for(hip_source(step), architecture, cache_dir=cache_dir)
-            else:
-                TritonLanguage().compile_for(step, architecture, 32)
-    except TrialError:
-        return
-
-
-def builders() -> ProcessPoolExecutor:
-    """Return processes that compile ahead, one a core but two.
-
-    They are forks of this one, which have PyTorch imported already: call it before CUDA is used.
-    """
-    count = max(1, (os.cpu_count() or 2) - 2)
-    pool = ProcessPoolExecutor(count, mp_context=get_context("fork"))
-    pool.submit(str).result()  # starts them all
-    return pool
 
 
 @dataclass(slots=True)
@@ -132,16 +108,29 @@ class Space:
         )
         return [each for each in others if self.is_legal(each)]
 
+    def around(self, config: Config, chance: random.Random) -> list[Config]:
+        """Return the legal configs that differ in one parameter, then those that differ in two.
+
+        The latter with the likeliest first.
+        """
+        near = self.near(config)
+        chance.shuffle(near)
+        known = {config_text(each) for each in (config, *near)}
+        beyond = {config_text(each): each for one in near for each in self.near(one)}
+        further = [each for text, each in beyond.items() if text not in known]
+        return near + sorted(further, key=self._cost)
+
     def likely(self, chance: random.Random, count: int) -> list[Config]:
         """Return the up to ``count`` legal configs of some at random that should be fastest."""
-        drawn = (
+        drawn: Iterator[Config] = (
             {name: chance.choice(values) for name, values in self.grid.items()}
             for _ in range(DRAWS)
         )
         legal = {config_text(each): each for each in drawn if self.is_legal(each)}
-        prior = self.implementation.prior
-        ranked = sorted(legal.values(), key=lambda each: prior(each, self.dims, self.facts))
-        return ranked[:count]
+        return sorted(legal.values(), key=self._cost)[:count]
+
+    def _cost(self, config: Config) -> float:
+        return self.implementation.prior(config, self.dims, self.facts)
 
 
 class Search:
@@ -152,7 +141,7 @@ class Search:
         names: Which of them.
         device: Where they run.
         cache_dir: Where builds are kept.
-        pool: Compiles ahead; see ``builders``.
+        builders: Compile; see there.
     """
 
     def __init__(
@@ -161,20 +150,23 @@ class Search:
         names: Sequence[str],
         device: NvidiaDevice,
         cache_dir: Path,
-        pool: ProcessPoolExecutor,
+        builders: Builders,
     ) -> None:
         self._operator = operator
         self._names = names
         self._device = device
         self._cache_dir = cache_dir
-        self._pool = pool
+        self._builders = builders
         self._languages: dict[str, Language] = {"hip": HipLanguage(), "triton": TritonLanguage()}
         self._found: dict[str, dict[str, Found]] = {}
         self._seeds: dict[str, dict[tuple[int, ...], list[Config]]] = {}
         self.left_out: Counter[str] = Counter()
+        self.built_anew = 0  # though compiled ahead: the builds are looked for in another place
 
     def begin(self, workload: Workload) -> None:
-        """Let the first configs of a workload be compiled."""
+        """Let the first configs of a workload be compiled, unless they are already."""
+        if workload.key in self._found:
+            return
         self._found[workload.key] = {}
         for name in self._names:
             space = self._space(workload, name)
@@ -193,7 +185,7 @@ class Search:
                 first += near[: effort.near_default] + space.likely(chance, effort.at_random)
             if first:
                 self._found[workload.key][name] = Found()
-                self._submit(workload, name, first)
+                self._submit(self._builders.ahead, workload, name, first)
 
     def time(self, workload: Workload, time_us: TimeUs) -> None:
         """Time what is compiled, or is within PATIENCE_S."""
@@ -210,6 +202,7 @@ class Search:
                 try:
                     kernel = self._kernel(workload, name, config)
                     executable = self._languages[kernel.language].build(kernel, self._device)
+                    self.built_anew += not executable.report.cached
                     entry = (time_us(executable), config, executable)
                 except TrialError as error:
                     self.left_out[type(error).__name__] += 1
@@ -217,27 +210,36 @@ class Search:
                 found.timed[config_text(config)] = entry
 
     def climb(self, workload: Workload) -> None:
-        """Let the neighbours of the best be compiled."""
+        """Let untried configs near the best be compiled."""
         found = {name: each for name, each in self._found[workload.key].items() if each.timed}
         for name in sorted(found, key=lambda name: found[name].best[0])[:CLIMBERS]:
             _, best, _ = found[name].best
             space = self._space(workload, name)
-            near = space.near(best)
-            random.Random(workload.key).shuffle(near)
-            self._submit(workload, name, near[: EFFORT[space.implementation.language].near_best])
+            near = space.around(best, random.Random(workload.key))
+            untried = [each for each in near if config_text(each) not in found[name].timed]
+            effort = EFFORT[space.implementation.language]
+            self._submit(self._builders.urgent, workload, name, untried[: effort.near_best])
 
-    def best(self, workload: Workload) -> Iterator[tuple[str, Config, Executable]]:
-        """Yield the best of each implementation, and forget the workload."""
+    def best(self, workload: Workload, time_us: TimeUs) -> Iterator[tuple[str, Config, Executable]]:
+        """Yield the best of each implementation, and forget the workload.
+
+        The fastest few are timed once more: among hundreds, some look faster than they are.
+        """
         for name, found in self._found.pop(workload.key).items():
-            if found.timed:
-                ranked = sorted(found.timed.values(), key=lambda each: each[0])
+            finalists = sorted(found.timed.values(), key=lambda each: each[0])[:KEPT]
+            if len(finalists) > 1:
+                timed = [(time_us(each[2]), *each[1:]) for each in finalists]
+                finalists = sorted(timed, key=lambda each: each[0])
+            if finalists:
                 seeds = self._seeds.setdefault(name, {})
                 seeds.pop(workload.shape, None)  # so that the last measured is the last one
-                seeds[workload.shape] = [config for _, config, _ in ranked[:KEPT]]
-                _, config, executable = ranked[0]
+                seeds[workload.shape] = [config for _, config, _ in finalists]
+                _, config, executable = finalists[0]
                 yield name, config, executable
 
-    def _submit(self, workload: Workload, name: str, configs: Sequence[Config]) -> None:
+    def _submit(
+        self, pool: Executor, workload: Workload, name: str, configs: Sequence[Config]
+    ) -> None:
         found = self._found[workload.key][name]
         taken = {*found.timed, *(config_text(config) for config, _ in found.waiting)}
         for config in configs:
@@ -246,7 +248,7 @@ class Search:
             taken.add(config_text(config))
             kernel = self._kernel(workload, name, config)
             architecture = self._device.facts.architecture
-            build = self._pool.submit(compile_ahead, kernel, architecture, self._cache_dir)
+            build = pool.submit(compile_ahead, kernel, architecture, self._cache_dir)
             found.waiting.append((config, build))
 
     def _kernel(self, workload: Workload, name: str, config: Config) -> Kernel:

@@ -235,10 +235,9 @@ class Benchmark:
     ) -> Iterator[dict[str, Any]]:
         """Yield what a part gives for each job; what it did not come to is noted."""
         begun = time.monotonic()
-        asked = [messages.OpenDevice(self.device, worker_options(self.settings))]
-        requests = b"".join(
-            messages.encode(each) for each in (*asked, *map(messages.RunTrial, jobs))
-        )
+        opening = messages.OpenDevice(self.device, worker_options(self.settings))
+        asked: list[messages.Request] = [opening, *map(messages.RunTrial, jobs)]
+        requests = b"".join(map(messages.encode, asked))
         child = str(Path(__file__).with_name("measurement_child.py"))
         environment = worker_environment(self.device, self.settings.cache_dir)
         with (

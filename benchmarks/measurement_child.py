@@ -84,7 +84,7 @@ def _too_few_sets() -> Iterator[None]:
     def take_few(sets: BufferSets, count: int) -> list[dict[str, Buffer]]:
         return take(sets, min(PLANTED_SETS, count))
 
-    BufferSets.take = take_few  # type: ignore[method-assign]
+    BufferSets.take = take_few  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

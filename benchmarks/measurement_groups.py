@@ -98,8 +98,9 @@ class Measured:
         chance = random.Random(f"{SEED} {group}")
         drawn: dict[str, list[Config]] = {}
         for space in make_plan(spec, operator, facts).spaces:
-            default, *others = list(space.allowed()) or [None]
-            if default is not None:
+            allowed = list(space.allowed())
+            if allowed:
+                default, *others = allowed
                 few = chance.sample(others, min(group.configs, len(others)))
                 drawn[space.implementation] = [default, *few]
         self.entries: list[Entry] = [

@@ -158,12 +158,8 @@ def kernel_tuner_runs(
     path = folder / f"{named.name.replace(' ', '-')}.json"
     path.write_text(cache_text(_exported(named.space)), encoding="utf-8")
     for strategy in strategies:
-        yield (
-            f"Kernel Tuner {strategy}",
-            lambda seed, n, strategy=strategy: _replay_kernel_tuner(
-                path, named.space, strategy, seed, n
-            ),
-        )
+        run = partial(_replay_kernel_tuner, path, named.space, strategy)
+        yield f"Kernel Tuner {strategy}", run
 
 
 def _exported(space: RecordedSpace) -> ExportedSpace:

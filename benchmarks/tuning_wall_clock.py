@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from datetime import datetime
@@ -143,7 +144,7 @@ def search_with_kernel_tuner(space: Space) -> tuple[float, Config]:
     arrays: dict[str, Any] = make_inputs(problem, problem.cases[0], 1)
     for spec in problem.arrays:
         arrays.setdefault(spec.name, np.zeros(spec.shape, spec.dtype))
-    kinds = {"int32": np.int32, "int64": np.int64, "float32": np.float32}
+    kinds: dict[str, Any] = {"int32": np.int32, "int64": np.int64, "float32": np.float32}
     arguments = [
         arrays[each.name] if each.type == "buffer" else kinds[each.type](each.value)
         for each in first.arguments
@@ -344,7 +345,7 @@ def _peer(figures: dict[str, Any], form: str) -> str:
     return form.format(**figures) if "ours_us" in figures else "–"
 
 
-ROWS = (
+ROWS: tuple[tuple[str, Callable[[Contest, dict[str, Any]], str]], ...] = (
     ("space", lambda c, f: f"{c.implementation} {c.shape}, {f['configs']} configs"),
     ("ours, cold, the whole command", lambda _, f: f"{f['cold_s']:.1f} s"),
     (

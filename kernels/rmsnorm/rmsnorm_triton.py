@@ -91,9 +91,9 @@ def rmsnorm_turns(
     WHOLE: tl.constexpr = COLS == BLOCK_SIZE
     column = tl.arange(0, BLOCK_SIZE)
     weights = load(w + column, column < COLS, WHOLE, again)
+    program, programs = tl.program_id(0).to(tl.int64), tl.num_programs(0).to(tl.int64)
     for turn in tl.range(0, TURNS):
-        group = (tl.program_id(0) + turn * tl.num_programs(0)).to(tl.int64)
-        row = group * ROWS + tl.arange(0, ROWS)
+        row = (program + turn * programs) * ROWS + tl.arange(0, ROWS)
         if WHOLE:  # then the mask is constant along a row, and asks for no narrower loads
             mask = (row < rows)[:, None]
         else:
