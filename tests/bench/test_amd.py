@@ -290,7 +290,8 @@ def _rocm_library() -> str | None:
 class TestRealRocm:
     """A real ROCm runtime with no GPU, in a process of its own: it may abort.
 
-    Debian's libamdhip64 holds hiprtc's functions, which hip-python looks for in libhiprtc.so.
+    Debian's libamdhip64 holds hiprtc's functions, which hip-python looks for in libhiprtc.so; and
+    its name without a version is in another package.
     """
 
     @pytest.fixture
@@ -298,7 +299,8 @@ class TestRealRocm:
         library = _rocm_library()
         if library is None:
             pytest.skip("libamdhip64 is not installed")
-        (tmp_path / "libhiprtc.so").symlink_to(library)
+        for name in ("libhiprtc.so", "libamdhip64.so"):
+            (tmp_path / name).symlink_to(library)
         environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
 
         def run_code(code: str) -> str:
@@ -340,6 +342,22 @@ class TestRealRocm:
         )
         assert r"b'\x7fELF' hiprtc " in told
         assert "no_such_name" in told
+
+    def test_a_compiler_without_its_runtime_is_said(self, run: Any, tmp_path: Path) -> None:
+        if Path("/opt/rocm").exists():
+            pytest.skip("a runtime may be found there")
+        (tmp_path / "libamdhip64.so").unlink()
+        told = run(
+            "from tuner.bench.devices.amd import compile_hip_for\n"
+            "from tuner.bench.devices.base import HipSource\n"
+            "from tuner.errors import MissingDependency\n"
+            "try: compile_hip_for(HipSource({'k': '//'}, 'k', 'k', {}), 'gfx1030')\n"
+            "except MissingDependency as error: print(error.message, '|', error.hint)\n"
+        )
+        assert told.startswith("the ROCm runtime can't be loaded: ")
+        assert told.rstrip().endswith(
+            "| install ROCm (libamdhip64.so must be on the loader's path)"
+        )
 
     def test_every_shipped_hip_kernel_compiles(self, run: Any) -> None:
         told = run(

@@ -41,6 +41,7 @@ _REGISTERS_PER_THREAD = 256  # VGPRs a wave's lane can address on RDNA; 512 with
 # The largest Infinity Cache so far is 256 MB (MI300); HIP reports the L2 only.
 _MIN_FLUSH_BYTES = 512 * 1024 * 1024
 _DRIVER_REMEDY = "install ROCm; in a container, pass --device /dev/kfd --device /dev/dri"
+_RUNTIME_REMEDY = "install ROCm (libamdhip64.so must be on the loader's path)"
 _HIPRTC_REMEDY = "install ROCm (libhiprtc.so must be on the loader's path)"
 
 _PROBE_TIMEOUT_S = 60.0
@@ -266,7 +267,12 @@ def _hiprtc_compiler(hip: Any, hiprtc: Any) -> rtc.RuntimeCompiler:
     def release() -> str:
         # hiprtc answered 9.0 in several ROCm releases (5.2.3 among them); it comes with the
         # runtime, whose version does change.
-        return f"(hip {checked_calls(hip)('hipRuntimeGetVersion')})"
+        try:
+            return f"(hip {checked_calls(hip)('hipRuntimeGetVersion')})"
+        except RuntimeError as error:  # hiprtc is there, libamdhip64.so is not
+            raise MissingDependency(
+                f"the ROCm runtime can't be loaded: {error}", hint=_RUNTIME_REMEDY
+            ) from error
 
     return rtc.RuntimeCompiler(
         module=hiprtc or import_vendor("hip", "hip-python", "amd").hiprtc,
