@@ -56,11 +56,12 @@ def test_builds_ahead_are_found_whatever_torch_sets_afterwards(tmp_path: Path) -
     pytest.importorskip("triton")
     left_out = ("TRITON_CACHE_DIR", "TRITON_INTERPRET")
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    python_path = os.pathsep.join([str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", BUILD_AHEAD, str(ROOT / "kernels" / "rmsnorm"), str(tmp_path)],
         capture_output=True,
         text=True,
-        env={**environment, "PYTHONPATH": str(ROOT / "benchmarks"), "HOME": str(tmp_path)},
+        env={**environment, "PYTHONPATH": python_path, "HOME": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
 
