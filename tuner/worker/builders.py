@@ -92,7 +92,7 @@ class Builders:
         with self._lock:
             self._closing = True
             for process in self._all:
-                process.kill()
+                process.begin_kill()
         self._threads.shutdown(cancel_futures=True)
         for process in self._all:
             process.close()

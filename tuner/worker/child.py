@@ -137,3 +137,6 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
         Worker(requests, replies).serve()
+    # The device is closed and all is said. Python's own end would take 40 ms to give back what
+    # the process leaves behind anyway (2-core x86-64, 2026-12-03).
+    os._exit(0)

@@ -121,6 +121,11 @@ class DeviceWorker:
         """Measure the controls of a run: a report for each ``ControlKind``."""
         return self._run(messages.MeasureControls(job), len(ControlKind), limits)
 
+    def begin_close(self) -> None:
+        """Let the worker process end by itself; nothing more may be asked of it."""
+        if self._process is not None:
+            self._process.begin_close()
+
     def close(self, *, force: bool = False) -> None:
         """End the worker process."""
         if self._process is not None:
