@@ -6,6 +6,7 @@ worker's log file and can't be taken for an answer.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -51,6 +52,9 @@ class Worker:
         """Answer until the parent closes the pipe or the device is lost."""
         for line in self._requests:
             request = messages.decode(line)
+            if isinstance(request, messages.LoadLanguages):
+                self._load(request)
+                continue
             try:
                 reply = self._answer(request)
             except TunerError as error:
@@ -101,6 +105,11 @@ class Worker:
         self._bench = Bench(self._device, self._languages)
         environment = environment_of(self._device, process_environment())
         return messages.Ready(self._device.facts, environment)
+
+    def _load(self, request: messages.LoadLanguages) -> None:
+        for name in request.languages:
+            with contextlib.suppress(TunerError):  # the first build says what is missing
+                self._languages[name].load()
 
     def _build(self, request: messages.RunBuild) -> BuiltAhead:
         job = request.job

@@ -67,6 +67,7 @@ class WorkerProcess:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._reply_fd, selectors.EVENT_READ)
         self._pending = b""
+        self._is_killed = False
         self._closed = False
 
     @property
@@ -117,6 +118,9 @@ class WorkerProcess:
 
     def begin_kill(self) -> None:
         """Kill the worker and every process it started, without waiting for the end."""
+        if self._is_killed:
+            return
+        self._is_killed = True
         gone = contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess)
         for child in _descendants(self._process.pid):
             with gone:
