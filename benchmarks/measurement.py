@@ -16,7 +16,6 @@ PyTorch for CUPTI and ncu for Nsight Compute; nothing here is a dependency of ``
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import shlex
 import subprocess
@@ -36,7 +35,6 @@ from measurement_groups import FULL
 from measurement_groups import GPU_GROUPS
 from measurement_groups import Measured
 
-from tuner.api.common import open_builders
 from tuner.domain.identity import config_text
 from tuner.domain.job import ConfirmJob
 from tuner.domain.job import TrialJob
@@ -56,8 +54,9 @@ from tuner.study.confirm import confirm_once
 from tuner.study.confirm import FreshWorkers
 from tuner.study.confirm import sampling_of
 from tuner.worker import messages
+from tuner.worker.crew import Crew
+from tuner.worker.pool import begin_opening
 from tuner.worker.pool import DeviceWorker
-from tuner.worker.pool import open_workers
 from tuner.worker.pool import worker_options
 from tuner.worker.profiler import run_profiled
 
@@ -94,7 +93,8 @@ class Benchmark:
 
     def build(self) -> None:
         """Build all kernels on all cores, so that no confirmation waits for a compiler."""
-        with open_builders(self.facts, self.settings, Limits()) as builders:
+        with Crew(self.device, ("hip", "triton"), self.settings) as crew:
+            builders = crew.builders(Limits().build_timeout_s)
             entries = [entry for group in self.groups for entry in group.entries]
             for build in [builders.submit(entry.kernel) for entry in entries]:
                 build.result()
@@ -169,9 +169,8 @@ class Benchmark:
         once = [entry.kernel for entry in measured.entries]
         kernels, protocol, limits = (*once, *once), measured.protocol, Limits()
         sampling = sampling_of(protocol)
-        start = functools.partial(open_workers, self.device, self.settings)
         job = ConfirmJob(kernels, measured.problem, sampling)
-        workers = FreshWorkers(start, protocol.processes, job, limits)
+        workers = FreshWorkers(self._open_workers, protocol.processes, job, limits)
         samples_us: list[list[tuple[float, ...]]] = [[] for _ in kernels]
         try:
             for process in range(protocol.processes):
@@ -193,6 +192,10 @@ class Benchmark:
             for taken in samples_us
         ]
         return list(zip(times_us[: len(once)], times_us[len(once) :], strict=True))
+
+    def _open_workers(self, count: int) -> list[DeviceWorker]:
+        opening = [begin_opening(self.device, self.settings) for _ in range(count)]
+        return [DeviceWorker(self.device, self.settings, process) for process in opening]
 
     def _add_pairs(self, measured: Measured, number: int, session: int) -> None:
         now, before = self.times_us[number, session], self.times_us.get((number, session - 1))

@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Callable
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
@@ -35,6 +36,7 @@ from tuner.domain.records import TrialReport
 from tuner.domain.records import ValidationReport
 from tuner.report.reproduction import ReproductionReport
 from tuner.settings import Settings
+from tuner.worker.builders import NoBuilders
 
 PLANTED = Path(__file__).resolve().parent.parent / "operators" / "planted"
 FACTS = DeviceFacts(
@@ -188,6 +190,29 @@ class ScriptedWorker:
         """Do nothing."""
 
 
+class ScriptedCrew(nullcontext["ScriptedCrew"]):
+    """Stands in for ``Crew``."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(self)
+        self._script = script
+        self.worker = ScriptedWorker(script)
+
+    def builders(self, _build_timeout_s: float) -> NoBuilders:
+        """Leave builds to the workers."""
+        return NoBuilders()
+
+    def keep_ready(self, _count: int) -> None:
+        """Do nothing."""
+
+    def open_workers(self, count: int) -> list[ScriptedWorker]:
+        """Return workers that do what the script says."""
+        return [ScriptedWorker(self._script) for _ in range(count)]
+
+    def begin_close(self) -> None:
+        """Do nothing."""
+
+
 class Laboratory:
     """Runs and reproduces studies on a scripted device, in a database of its own."""
 
@@ -204,13 +229,11 @@ class Laboratory:
             cache_dir=folder / "cache",
             operators=(folder / "operators",),
         )
-        for module in ("studies", "reproducing"):
-            monkeypatch.setattr(
-                f"tuner.api.{module}.open_worker", lambda *_: ScriptedWorker(self.script)
-            )
         monkeypatch.setattr(
-            "tuner.api.studies.open_workers",
-            lambda _device, _settings, count: [ScriptedWorker(self.script) for _ in range(count)],
+            "tuner.api.reproducing.open_worker", lambda *_: ScriptedWorker(self.script)
+        )
+        monkeypatch.setattr(
+            "tuner.api.studies.open_crew", lambda *_, **__: ScriptedCrew(self.script)
         )
 
     def run(

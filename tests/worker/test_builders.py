@@ -8,6 +8,8 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -22,6 +24,7 @@ from tuner.domain.outcome import Stage
 from tuner.domain.protocol import Limits
 from tuner.operator import Operator
 from tuner.settings import Settings
+from tuner.worker.builder_processes import BuilderProcesses
 from tuner.worker.builders import Builders
 from tuner.worker.builders import NoBuilders
 from tuner.worker.cores import CoreShare
@@ -51,9 +54,18 @@ def settings(make_settings: Callable[..., Settings], tmp_path: Path) -> Settings
     return make_settings(cache_dir=tmp_path / "cache")
 
 
-def builders_for(settings: Settings, share: CoreShare, timeout_s: float = 60.0) -> Builders:
-    with DeviceWorker("cpu", settings) as worker:
-        return Builders(worker.facts, settings, share, timeout_s)
+@contextmanager
+def builders_for(
+    settings: Settings, share: CoreShare, timeout_s: float = 60.0, early: int = 0
+) -> Iterator[tuple[Builders, BuilderProcesses]]:
+    processes = BuilderProcesses("cpu", settings, share)
+    try:
+        processes.start(early, ["hip", "triton"])
+        with DeviceWorker("cpu", settings) as worker:
+            facts = worker.facts
+        yield Builders(facts, processes, timeout_s), processes
+    finally:
+        processes.close()
 
 
 def compiler(path: Path, script: str) -> str:
@@ -68,7 +80,7 @@ def test_the_measuring_worker_finds_what_was_built_ahead(
 ) -> None:
     kernels = [kernel(planted, block=block) for block in (32, 64)]
     with DeviceWorker("cpu", settings) as worker:
-        with Builders(worker.facts, settings, ONE_AT_A_TIME, 60.0) as builders:
+        with builders_for(settings, ONE_AT_A_TIME) as (builders, _):
             built = [builders.submit(each).result() for each in kernels]
             again = builders.submit(kernels[0]).result()
         job = ScreenJob(tuple(kernels), problem(planted), SAMPLING)
@@ -85,7 +97,7 @@ def test_a_build_that_fails_ahead_says_what_the_worker_would(
 ) -> None:
     broken = kernel(planted, "broken-source")
     with DeviceWorker("cpu", settings) as worker:
-        with Builders(worker.facts, settings, ONE_AT_A_TIME, 60.0) as builders:
+        with builders_for(settings, ONE_AT_A_TIME) as (builders, _):
             ahead = builders.submit(broken).result().failure
             assert builders.submit(kernel(planted)).result().failure is None  # and it goes on
         job = ScreenJob((broken,), problem(planted), SAMPLING)
@@ -103,9 +115,9 @@ def test_a_compiler_that_hangs_costs_its_kernel_only_and_leaves_nothing(
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     script = 'case "$*" in *BLOCK=32*) sleep 60;; *) exec g++ "$@";; esac'
     own = settings.model_copy(update={"cpu_compiler": compiler(tmp_path / "cc", script)})
-    builders = builders_for(own, CoreShare(2, own_cores(), overlaps=False), timeout_s=8.0)
-    begun = time.monotonic()
-    with builders:
+    share = CoreShare(2, own_cores(), overlaps=False)
+    with builders_for(own, share, timeout_s=8.0) as (builders, _):
+        begun = time.monotonic()
         hanging = builders.submit(kernel(planted, block=32))
         sound = builders.submit(kernel(planted, block=64))
         assert sound.result().failure is None
@@ -121,7 +133,7 @@ def test_a_builder_that_dies_is_its_kernels_crash(
 ) -> None:
     script = 'case "$*" in *BLOCK=32*) kill -SEGV $PPID; sleep 9;; *) exec g++ "$@";; esac'
     own = settings.model_copy(update={"cpu_compiler": compiler(tmp_path / "cc", script)})
-    with builders_for(own, ONE_AT_A_TIME) as builders:
+    with builders_for(own, ONE_AT_A_TIME) as (builders, _):
         failure = builders.submit(kernel(planted, block=32)).result().failure
         after = builders.submit(kernel(planted, block=64)).result()
     assert failure is not None
@@ -135,10 +147,10 @@ def test_closing_ends_builds_under_way_and_their_files(
 ) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     own = settings.model_copy(update={"cpu_compiler": compiler(tmp_path / "cc", "sleep 60")})
-    with builders_for(own, ONE_AT_A_TIME) as builders:
+    with builders_for(own, ONE_AT_A_TIME) as (builders, processes):
         builders.submit(kernel(planted))
         waiting = builders.submit(kernel(planted, block=32))
-        scratch = Path(builders.scratch)
+        scratch = Path(processes.scratch)
         deadline = time.monotonic() + 20
         while not list(scratch.iterdir()) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -152,7 +164,7 @@ def test_closing_ends_builds_under_way_and_their_files(
 def test_builders_stay_on_their_cores_and_yield(planted: Operator, settings: Settings) -> None:
     share = CoreShare(1, own_cores()[-1:], overlaps=True)
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    with builders_for(settings, share) as builders:
+    with builders_for(settings, share) as (builders, _):
         builders.submit(kernel(planted)).result()
         mine = {child.pid for child in psutil.Process().children()} - before
         (pid,) = mine
@@ -177,6 +189,20 @@ def test_cores_are_kept_for_measuring(
     kind: str, cores: int, quota: float, expected: CoreShare
 ) -> None:
     assert share_cores(kind, tuple(range(cores)), quota) == expected
+
+
+def test_builders_that_were_started_ahead_are_the_ones_that_build(
+    planted: Operator, settings: Settings
+) -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    share = CoreShare(2, own_cores(), overlaps=False)
+    with builders_for(settings, share, early=5) as (builders, _):
+        early = {child.pid for child in psutil.Process().children()} - before
+        builds = [builders.submit(kernel(planted, block=block)) for block in (32, 64, 128)]
+        assert [build.result().failure for build in builds] == [None] * 3
+        assert {child.pid for child in psutil.Process().children()} - before == early
+    assert len(early) == 2  # one a thread, whatever was asked for
+    assert not {child.pid for child in psutil.Process().children()} & early
 
 
 def test_no_builders_leave_the_build_to_the_worker(planted: Operator) -> None:

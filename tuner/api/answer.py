@@ -33,8 +33,6 @@ from tuner.settings import Settings
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from tuner.worker.pool import DeviceWorker
-
 
 def best(
     operator: str,
@@ -117,14 +115,14 @@ def open_answer(
 
 
 def answer_here(
-    session: Session, asked: Workload, worker: DeviceWorker, hashes: Mapping[str, str]
+    session: Session, asked: Workload, here: Environment, hashes: Mapping[str, str]
 ) -> BestAnswer:
-    """Answer for the device of a worker, from an open store.
+    """Answer for an environment, from an open store.
 
     Raises:
         NotFound: Nothing matches; the message says what differs.
     """
-    answer = answer_question(session, Question(asked.shape), asked, worker.environment, hashes)
+    answer = answer_question(session, Question(asked.shape), asked, here, hashes)
     return _with_all_samples(session, answer)
 
 

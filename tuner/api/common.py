@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuner.domain.device import DeviceFacts
-from tuner.domain.protocol import Limits
 from tuner.errors import NotFound
 from tuner.errors import UsageError
 from tuner.operator import load_operator
@@ -15,8 +13,6 @@ from tuner.settings import Settings
 
 if TYPE_CHECKING:
     from tuner.store import Store
-    from tuner.worker.builders import Builders
-    from tuner.worker.builders import NoBuilders
     from tuner.worker.pool import DeviceWorker
 
 
@@ -74,31 +70,6 @@ def open_worker(device_id: str, settings: Settings) -> DeviceWorker:
     from tuner.worker.pool import DeviceWorker
 
     return DeviceWorker(device_id, settings)
-
-
-def open_workers(device_id: str, settings: Settings, count: int) -> list[DeviceWorker]:
-    """Start several workers with a device at once; the caller closes them.
-
-    Raises:
-        DeviceUnavailable: The device can't be used, with the reason.
-    """
-    from tuner.worker import pool
-
-    return pool.open_workers(device_id, settings, count)
-
-
-def open_builders(facts: DeviceFacts, settings: Settings, limits: Limits) -> Builders | NoBuilders:
-    """Return what builds kernels for a device ahead of their trials. Use as a context manager."""
-    from tuner.worker.builders import Builders
-    from tuner.worker.builders import NoBuilders
-    from tuner.worker.cores import own_cores
-    from tuner.worker.cores import own_quota
-    from tuner.worker.cores import share_cores
-
-    if not facts.target:
-        return NoBuilders()
-    share = share_cores(facts.kind, own_cores(), own_quota())
-    return Builders(facts, settings, share, limits.build_timeout_s)
 
 
 def device_for(flag: str | None, file: str, settings: Settings) -> str:

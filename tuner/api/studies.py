@@ -6,18 +6,14 @@ import time
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.api.answer import answer_here
 from tuner.api.common import device_for
 from tuner.api.common import find_operator
-from tuner.api.common import open_builders
 from tuner.api.common import open_database
-from tuner.api.common import open_worker
-from tuner.api.common import open_workers
 from tuner.api.common import source_hashes
 from tuner.domain.controls import RunControls
 from tuner.domain.study import SourceText
@@ -36,8 +32,10 @@ if TYPE_CHECKING:
     from tuner.study.coverage import Coverage
     from tuner.study.events import Listener
     from tuner.study.plan import Plan
+    from tuner.study.runner import StudyRunner
     from tuner.study.spec import Budget
     from tuner.study.spec import StudySpec
+    from tuner.worker.crew import Crew
     from tuner.worker.pool import DeviceWorker
 
 
@@ -105,16 +103,15 @@ def run_study(
         DeviceUnavailable: The device can't be used. Nothing was stored.
         DatabaseProblem: The database can't be used.
     """
-    from tuner.study.runner import StudyRunner
-
     settings, begun = settings or load_settings(), time.monotonic()
     spec, operator = _load(study, shapes, settings)
-    with open_worker(device_for(device, spec.device, settings), settings) as worker:
-        plan, definition, sources = define_study(spec, operator, worker)
-        with (
-            open_database(settings, create=True, writable=True) as store,
-            open_builders(worker.facts, settings, spec.limits) as builders,
-        ):
+    device_id = device_for(device, spec.device, settings)
+    with open_crew(spec, operator, device_id, settings, fresh=fresh) as crew:
+        import tuner.store.store  # noqa: F401 - 0.3 s, while the processes start
+        from tuner.study.runner import StudyRunner
+
+        plan, definition, sources = define_study(spec, operator, crew.worker)
+        with open_database(settings, create=True, writable=True) as store:
             runner = StudyRunner(
                 operator=operator,
                 spec=spec,
@@ -122,22 +119,54 @@ def run_study(
                 definition=definition,
                 sources=sources,
                 recorder=store.recorder(),
-                worker=worker,
-                builds=builders,
-                start_workers=partial(open_workers, worker.facts.device_id, settings),
+                worker=crew.worker,
+                builds=crew.builders(spec.limits.build_timeout_s),
+                start_workers=crew.open_workers,
+                keep_workers_ready=crew.keep_ready,
                 listener=listener or _ignore_event,
                 budget=budget or spec.budget,
                 fresh=fresh,
                 go_on=go_on,
             )
             study_id, finished = runner.run()
-            answers, unanswered = _answers(store, operator, plan, worker)
-            counts = _counts(store, study_id)
-            controls = _controls(store, study_id, runner.controls.started_at)
-    return StudyResult(
-        study_id, spec.name, finished, counts, answers, unanswered, runner.uncovered(), controls,
-        str(store.location), time.monotonic() - begun,
-    )  # fmt: skip
+            crew.begin_close()
+            result = _result(store, study_id, runner, finished=finished)
+    return replace(result, elapsed_s=time.monotonic() - begun)
+
+
+def open_crew(
+    spec: StudySpec, operator: Operator, device_id: str, settings: Settings, *, fresh: bool
+) -> Crew:
+    """Return the processes that a study needs, starting. Use as a context manager.
+
+    Where what the device said lately still holds, and the study is finished on it, none is.
+    """
+    from tuner.study.plan import most_builds
+    from tuner.worker.crew import Crew
+    from tuner.worker.remembered import recall
+
+    languages = sorted({each.language for each in spec.implementations(operator)})
+    said = None if fresh else recall(device_id, settings)
+    if said is not None:
+        crew = Crew(device_id, languages, settings, said)
+        if _is_finished(define_study(spec, operator, crew.worker)[1], settings):
+            return crew
+    crew = Crew(device_id, languages, settings)
+    crew.start(most_builds(spec, operator))
+    return crew
+
+
+def _is_finished(definition: StudyDefinition, settings: Settings) -> bool:
+    from tuner.store.resume import is_finished
+
+    try:
+        with (
+            open_database(settings, create=False, writable=False) as store,
+            store.session() as session,
+        ):
+            return is_finished(session, definition.key)
+    except NotFound:
+        return False
 
 
 def _load(
@@ -183,8 +212,24 @@ def define_study(
     return plan, definition, sources
 
 
+def _result(store: Store, study_id: int, runner: StudyRunner, *, finished: bool) -> StudyResult:
+    """Return what a run left behind, but for how long it took."""
+    from tuner.store import queries
+    from tuner.store.controls import study_controls
+
+    answers, unanswered = _answers(store, runner.operator, runner.plan, runner.definition)
+    with store.session() as session:
+        counts = queries.counts_by_outcome(session, study_id)
+        controls = study_controls(session, study_id)
+    own = tuple(each for each in controls if each.run_started_at == runner.controls.started_at)
+    return StudyResult(
+        study_id, runner.spec.name, finished, counts, answers, unanswered, runner.uncovered(), own,
+        str(store.location), 0.0,
+    )  # fmt: skip
+
+
 def _answers(
-    store: Store, operator: Operator, plan: Plan, worker: DeviceWorker
+    store: Store, operator: Operator, plan: Plan, definition: StudyDefinition
 ) -> tuple[tuple[BestAnswer, ...], tuple[Workload, ...]]:
     hashes = source_hashes(operator)
     answers: list[BestAnswer] = []
@@ -192,25 +237,10 @@ def _answers(
     with store.session() as session:
         for workload in (each.workload for each in plan.workloads):
             try:
-                answers.append(answer_here(session, workload, worker, hashes))
+                answers.append(answer_here(session, workload, definition.environment, hashes))
             except NotFound:
                 unanswered.append(workload)
     return tuple(answers), tuple(unanswered)
-
-
-def _counts(store: Store, study_id: int) -> Mapping[str, int]:
-    from tuner.store import queries
-
-    with store.session() as session:
-        return queries.counts_by_outcome(session, study_id)
-
-
-def _controls(store: Store, study_id: int, started_at: datetime) -> tuple[RunControls, ...]:
-    from tuner.store.controls import study_controls
-
-    with store.session() as session:
-        found = study_controls(session, study_id)
-    return tuple(each for each in found if each.run_started_at == started_at)
 
 
 def _ignore_event(_event: object) -> None:

@@ -29,6 +29,7 @@ from tuner.bench.devices.base import Launch
 from tuner.bench.inputs import array_bytes
 from tuner.bench.inputs import make_inputs
 from tuner.bench.inputs import NAN_BYTE
+from tuner.bench.inputs import numpy_dtype
 from tuner.bench.inputs import padding_of
 from tuner.bench.inputs import rows_of
 from tuner.domain.job import ArraySpec
@@ -187,7 +188,7 @@ class Checker:
     def _read(self, buffer: Buffer, spec: ArraySpec) -> Array:
         """Return what a buffer holds, in memory that the next read of this array overwrites."""
         if spec.name not in self._host:
-            self._host[spec.name] = np.empty(spec.stored_shape, spec.dtype)
+            self._host[spec.name] = np.empty(spec.stored_shape, numpy_dtype(spec.dtype))
         self._device.read(buffer, self._host[spec.name])
         return self._host[spec.name]
 

@@ -22,6 +22,7 @@ from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
 from tuner.store.models import ProcessRow
 from tuner.store.models import ProtocolRow
+from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
 from tuner.store.reruns import is_no_rerun
@@ -29,6 +30,13 @@ from tuner.store.reruns import is_no_rerun
 # Never reused: not a verdict on the kernel (interrupted, skipped), or possibly the machine's
 # fault (timeout, crash). A constraint that skips is not part of the hashed source.
 NOT_REUSED = (Outcome.INTERRUPTED, Outcome.SKIPPED, Outcome.TIMEOUT, Outcome.CRASH)
+
+
+def is_finished(session: Session, study_key: str) -> bool:
+    """Tell whether everything planned by the newest study of a key is stored."""
+    newest = select(StudyRow.state).where(StudyRow.key == study_key)
+    state = session.scalar(newest.order_by(StudyRow.generation.desc()).limit(1))
+    return state == "finished"
 
 
 def stored_trials(

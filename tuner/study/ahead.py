@@ -50,6 +50,9 @@ class Candidate:
 class Ahead:
     """Takes points as it needs them and has their kernels built before they are asked for.
 
+    Attributes:
+        exhausted: All points have been taken.
+
     Args:
         builds: What builds.
         points: Proposed points. It is asked for the next one before the outcome of those handed
@@ -72,6 +75,7 @@ class Ahead:
         self._kernel_of = kernel_of
         self._learning = learning
         self._waiting: deque[Candidate] = deque()
+        self.exhausted = False
 
     def batch(self, size: int) -> list[Candidate]:
         """Return up to ``size`` built candidates; none when there are no more points.
@@ -110,6 +114,7 @@ class Ahead:
         while len(self._waiting) < wanted:
             point = next(self._points, None)
             if point is None:
+                self.exhausted = True
                 return
             kernel = self._kernel_of(point)
             self._waiting.append(Candidate(point, kernel, self._builds.submit(kernel)))

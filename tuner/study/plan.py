@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tuner.domain.device import DeviceFacts
@@ -25,9 +26,11 @@ from tuner.domain.workload import Workload
 from tuner.errors import UsageError
 from tuner.operator import Implementation
 from tuner.operator import Operator
+from tuner.study.ahead import LEARNING_AHEAD
 from tuner.study.samplers import check_available
 from tuner.study.samplers import EXHAUSTIVE
 from tuner.study.samplers import GUIDED
+from tuner.study.samplers import LEARNING
 from tuner.study.searchable import config_key
 from tuner.study.spec import SearchSettings
 from tuner.study.spec import StudySpec
@@ -171,6 +174,22 @@ def make_plan(spec: StudySpec, operator: Operator, facts: DeviceFacts) -> Plan:
     return Plan(tuple(workloads), tuple(skipped), sampled.pop() if sampled else EXHAUSTIVE)
 
 
+def most_builds(spec: StudySpec, operator: Operator) -> int:
+    """Return at most how many kernels a study can have built at a time, on whatever device."""
+    points = 0
+    for workload in spec.workloads(operator):
+        for implementation in spec.implementations(operator):
+            points += grid_size(_grid(spec, implementation, operator.dimensions(workload)))
+        if points > MAX_LISTED_GRID:
+            break
+    return min(points, LEARNING_AHEAD) if spec.search.sampler in LEARNING else points
+
+
+def _grid(spec: StudySpec, implementation: Implementation, dims: Mapping[str, int]) -> Grid:
+    """Return the values of an implementation's parameters, the study's own where it has some."""
+    return {**implementation.parameters(dims), **(spec.space or {}).get(implementation.name, {})}
+
+
 def _space(
     spec: StudySpec,
     operator: Operator,
@@ -180,7 +199,7 @@ def _space(
 ) -> SearchSpace:
     dims = operator.dimensions(workload)
     overrides = (spec.space or {}).get(implementation.name, {})
-    grid = {**implementation.parameters(dims), **overrides}
+    grid = _grid(spec, implementation, dims)
     rules = Rules(
         implementation,
         workload,

@@ -47,6 +47,7 @@ from tuner.study.coverage import uncovered_spaces
 from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
+from tuner.study.samplers import LEARNING
 from tuner.study.screening import screen_batch
 from tuner.study.screening import WarmWorker
 from tuner.study.search import interleave
@@ -54,9 +55,6 @@ from tuner.study.search import make_searches
 from tuner.study.search import Search
 from tuner.study.spec import Budget
 from tuner.study.spec import StudySpec
-
-# Samplers whose proposals don't depend on what earlier ones gave.
-NOT_LEARNING = ("exhaustive", "random")
 
 
 @dataclass(slots=True)
@@ -72,6 +70,7 @@ class StudyRunner:
         recorder: Where it is stored.
         worker: Warm worker of the quick stage.
         start_workers: Starts fresh workers for confirming processes, several at once.
+        keep_workers_ready: Is told how many will be started soon.
         builds: Builds kernels ahead of their trials.
         controls: What is measured beside the trials.
         listener: Is told what happens.
@@ -90,6 +89,7 @@ class StudyRunner:
     start_workers: Callable[[int], Sequence[FreshWorker]]
     builds: Builds
     listener: events.Listener
+    keep_workers_ready: Callable[[int], None] = lambda _count: None
     budget: Budget = field(default_factory=Budget)
     fresh: bool = False
     go_on: bool = False
@@ -174,7 +174,7 @@ class StudyRunner:
             TrialPoint(workload_plan.workload, implementation, config)
             for implementation, config in interleave(searches)
         )
-        learning = any(each.sampler not in NOT_LEARNING for each in workload_plan.spaces)
+        learning = any(each.sampler in LEARNING for each in workload_plan.spaces)
         return self._run_points(self._open_points(proposed, searches), searches, learning=learning)
 
     def _open_points(
@@ -209,6 +209,8 @@ class StudyRunner:
                 if self._time_used():
                     ahead.cancel()
                     return False
+                if ahead.exhausted:  # builders are about to have nothing to do
+                    self.keep_workers_ready(self.definition.protocol.processes)
                 begun = time.monotonic()
                 for each, quick_us in self._screen(batch, rotation, meanwhile):
                     if each.implementation in searches:

@@ -11,6 +11,8 @@ GUIDED = "guided"
 RANDOM = "random"
 TPE = "tpe"
 GP = "gp"
+# Their proposals depend on what earlier ones gave.
+LEARNING = (GUIDED, TPE, GP)
 
 # What Optuna's Gaussian process imports, and Optuna does not require.
 _GP_PACKAGES = ("scipy", "torch")

@@ -6,6 +6,7 @@ worker's log file and can't be taken for an answer.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -51,6 +52,9 @@ class Worker:
         """Answer until the parent closes the pipe or the device is lost."""
         for line in self._requests:
             request = messages.decode(line)
+            if isinstance(request, messages.LoadLanguages):
+                self._load(request)
+                continue
             try:
                 reply = self._answer(request)
             except TunerError as error:
@@ -102,6 +106,11 @@ class Worker:
         environment = environment_of(self._device, process_environment())
         return messages.Ready(self._device.facts, environment)
 
+    def _load(self, request: messages.LoadLanguages) -> None:
+        for name in request.languages:
+            with contextlib.suppress(TunerError):  # the first build says what is missing
+                self._languages[name].load()
+
     def _build(self, request: messages.RunBuild) -> BuiltAhead:
         job = request.job
         key = (job.device_kind, job.target, job.wave_size)
@@ -137,3 +146,6 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
         Worker(requests, replies).serve()
+    # The device is closed and all is said. Python's own end would take 40 ms to give back what
+    # the process leaves behind anyway (2-core x86-64, 2026-12-03).
+    os._exit(0)

@@ -57,6 +57,14 @@ class OpenDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadLanguages:
+    """Load what builds kernels of these languages, before one is asked for. Not answered."""
+
+    languages: tuple[str, ...]
+    kind: Literal["load"] = "load"
+
+
+@dataclass(frozen=True, slots=True)
 class ListDevices:
     """List all devices; answered by ``Devices``."""
 
@@ -191,6 +199,7 @@ class WorkerError:
 
 Request: TypeAlias = (
     OpenDevice
+    | LoadLanguages
     | ListDevices
     | RunTrial
     | Prepare
@@ -203,9 +212,9 @@ Request: TypeAlias = (
 Reply: TypeAlias = Ready | Devices | StageBegun | Done | Prepared | Compiled | Built | WorkerError
 
 _KINDS: dict[str, type] = {
-    "open": OpenDevice, "list": ListDevices, "trial": RunTrial, "confirm": RunConfirmation,
-    "screen": RunScreening, "prepare": Prepare, "controls": MeasureControls, "compile": RunCompile,
-    "build": RunBuild,
+    "open": OpenDevice, "load": LoadLanguages, "list": ListDevices, "trial": RunTrial,
+    "confirm": RunConfirmation, "screen": RunScreening, "prepare": Prepare,
+    "controls": MeasureControls, "compile": RunCompile, "build": RunBuild,
     "ready": Ready, "devices": Devices, "stage": StageBegun, "done": Done, "prepared": Prepared,
     "compiled": Compiled, "built": Built, "error": WorkerError,
 }  # fmt: skip

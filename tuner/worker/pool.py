@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -11,9 +12,8 @@ from typing import TypeVar
 
 from tuner import errors
 from tuner.domain.controls import ControlKind
-from tuner.domain.device import DeviceFacts
 from tuner.domain.device import DeviceListing
-from tuner.domain.environment import Environment
+from tuner.domain.environment import differences
 from tuner.domain.job import CompileJob
 from tuner.domain.job import ConfirmJob
 from tuner.domain.job import ControlJob
@@ -31,6 +31,7 @@ from tuner.worker import messages
 from tuner.worker.process import WorkerDied
 from tuner.worker.process import WorkerProcess
 from tuner.worker.process import WorkerTimeout
+from tuner.worker.remembered import remember
 
 START_TIMEOUT_S = 120.0  # a cold GPU driver plus Triton's import takes up to 20 s
 
@@ -48,22 +49,36 @@ class _Position:
 class DeviceWorker:
     """A device behind a worker process that is started again whenever it is lost.
 
+    Attributes:
+        facts: What the device is.
+        environment: Machine and toolchain.
+
     Args:
         device_id: Which device.
         settings: Name the cache.
         process: One that has been told to open it; None starts one.
+        said: What the device said of itself before: it is opened when something is measured.
+        languages: Those of the kernels, where they are known.
 
     Raises:
         DeviceUnavailable: The device can't be used, with the reason.
     """
 
     def __init__(
-        self, device_id: str, settings: Settings, process: WorkerProcess | None = None
+        self,
+        device_id: str,
+        settings: Settings,
+        process: WorkerProcess | None = None,
+        said: messages.Ready | None = None,
+        languages: Sequence[str] = (),
     ) -> None:
         self._device_id = device_id
         self._settings = settings
+        self._languages = languages
         self._process = process
-        self.facts, self.environment = self._open()
+        self._is_open = False
+        ready = said or self._open()
+        self.facts, self.environment = ready.facts, ready.environment
         # What `auto` meant: a worker that replaces this one must get the same device.
         self._device_id = self.facts.device_id
 
@@ -121,6 +136,11 @@ class DeviceWorker:
         """Measure the controls of a run: a report for each ``ControlKind``."""
         return self._run(messages.MeasureControls(job), len(ControlKind), limits)
 
+    def begin_close(self) -> None:
+        """Let the worker process end by itself; nothing more may be asked of it."""
+        if self._process is not None:
+            self._process.begin_close()
+
     def close(self, *, force: bool = False) -> None:
         """End the worker process."""
         if self._process is not None:
@@ -128,16 +148,33 @@ class DeviceWorker:
                 self._process.kill()
             self._process.close()
             self._process = None
+            self._is_open = False
 
-    def _open(self) -> tuple[DeviceFacts, Environment]:
+    def _open(self) -> messages.Ready:
         if self._process is None:
-            self._process = _start_opening(self._device_id, self._settings)
+            self._process = begin_opening(self._device_id, self._settings, self._languages)
         try:
             ready = _receive(self._process, messages.Ready)
         except BaseException:
             self.close(force=True)
             raise
-        return ready.facts, ready.environment
+        self._is_open = True
+        remember(self._device_id, self._settings, ready, self._process.pid)
+        return ready
+
+    def _open_again(self) -> None:
+        """Open the device that results are stored for.
+
+        Raises:
+            EnvironmentProblem: It is not the same any more.
+        """
+        now = self._open().environment
+        if now.key != self.environment.key:
+            changed = [each for each in differences(self.environment, now) if each.is_identity]
+            raise errors.EnvironmentProblem(
+                f"{self._device_id} is not what it was: {', '.join(map(str, changed))}",
+                hint="run the command again",
+            )
 
     def _run(
         self,
@@ -146,8 +183,8 @@ class DeviceWorker:
         limits: Limits,
         meanwhile: Callable[[], None] | None = None,
     ) -> list[TrialReport]:
-        if self._process is None:
-            self._open()
+        if not self._is_open:
+            self._open_again()
         assert self._process is not None
         at = _Position(Stage.BUILD, 0)
         timeout_s = limits.build_timeout_s
@@ -177,22 +214,6 @@ class DeviceWorker:
             raise
         self.close(force=True)
         return _blame(failure, at.kernel, kernels)
-
-
-def open_workers(device_id: str, settings: Settings, count: int) -> list[DeviceWorker]:
-    """Start several workers on a device at once: most of an opening is waiting for the driver.
-
-    Raises:
-        DeviceUnavailable: The device can't be used, with the reason.
-    """
-    processes = [_start_opening(device_id, settings) for _ in range(count)]
-    try:
-        return [DeviceWorker(device_id, settings, process) for process in processes]
-    except BaseException:
-        for process in processes:
-            process.kill()
-            process.close()
-        raise
 
 
 def list_devices(settings: Settings) -> list[DeviceListing]:
@@ -247,11 +268,24 @@ def _ask(settings: Settings, request: messages.Request, answer: type[_T]) -> _T:
         process.close()
 
 
-def _start_opening(device_id: str, settings: Settings) -> WorkerProcess:
-    """Start a worker and tell it to open a device, without waiting for it."""
-    process = WorkerProcess(worker_environment(device_id, settings.cache_dir))
+def begin_opening(
+    device_id: str,
+    settings: Settings,
+    languages: Sequence[str] = (),
+    process: WorkerProcess | None = None,
+) -> WorkerProcess:
+    """Have a worker open a device, and load languages after that, without waiting for it.
+
+    Args:
+        device_id: Which device.
+        settings: Name the cache.
+        languages: What it will build.
+        process: One that has nothing open; None starts one.
+    """
+    process = process or WorkerProcess(worker_environment(device_id, settings.cache_dir))
     with contextlib.suppress(WorkerDied):  # told when its answer is awaited
         process.send(messages.OpenDevice(device_id, worker_options(settings)))
+        process.send(messages.LoadLanguages(tuple(languages)))
     return process
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -44,7 +45,8 @@ class WorkerProcess:
     def __init__(self, environment: dict[str, str]) -> None:
         # Open until close(): the worker writes to it as long as it lives.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        request_read, self._request_fd = os.pipe()
+        request_read, request_write = os.pipe()
+        self._request_fd: int | None = request_write
         self._reply_fd, reply_write = os.pipe()
         # A session of its own does not end with this one: the child asks the kernel to see to it.
         command = [sys.executable, "-P", "-m", "tuner.start", "tuner.worker.child"]
@@ -65,6 +67,7 @@ class WorkerProcess:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._reply_fd, selectors.EVENT_READ)
         self._pending = b""
+        self._is_killed = False
         self._closed = False
 
     @property
@@ -78,6 +81,7 @@ class WorkerProcess:
         Raises:
             WorkerDied: The process is gone.
         """
+        assert self._request_fd is not None, "it was told to end"
         line = messages.encode(request)
         try:
             while line:
@@ -112,33 +116,64 @@ class WorkerProcess:
         content = os.pread(self._log.fileno(), LOG_TAIL_BYTES, max(0, size - LOG_TAIL_BYTES))
         return content.decode("utf-8", "replace")
 
-    def kill(self) -> None:
-        """Kill the worker and every process it started, and wait for the end."""
+    def begin_kill(self) -> None:
+        """Kill the worker and every process it started, without waiting for the end."""
+        if self._is_killed:
+            return
+        self._is_killed = True
         gone = contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess)
         for child in _descendants(self._process.pid):
             with gone:
                 child.kill()
         with gone:
             os.killpg(self._process.pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kill the worker and every process it started, and wait for the end."""
+        self.begin_kill()
         self._process.wait()
+
+    def begin_close(self) -> None:
+        """Tell the worker to end, by closing its pipe, without waiting. May be called twice."""
+        if self._request_fd is not None:
+            os.close(self._request_fd)
+            self._request_fd = None
 
     def close(self) -> None:
         """End the worker: politely by closing its pipe, else by force. May be called twice."""
         if self._closed:
             return
         self._closed = True
-        os.close(self._request_fd)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(CLOSE_TIMEOUT_S)
+        self.begin_close()
+        self._await_end(CLOSE_TIMEOUT_S)
         self.kill()
         self._selector.close()
         os.close(self._reply_fd)
         self._log.close()
 
+    def _await_end(self, timeout_s: float) -> None:
+        """Return as soon as the process has ended, or when the time is over.
+
+        ``Popen.wait`` with a timeout looks every 50 ms.
+        """
+        if self._process.poll() is not None:
+            return
+        try:
+            process_fd = os.pidfd_open(self._process.pid)
+        except OSError:  # Linux before 5.3, or a container that refuses it
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
+            return
+        try:
+            ended = select.poll()
+            ended.register(process_fd, select.POLLIN)
+            ended.poll(timeout_s * 1e3)
+        finally:
+            os.close(process_fd)
+
     def _died(self) -> WorkerDied:
         # One that closed its pipe and lives on is no worker any more.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(CLOSE_TIMEOUT_S)
+        self._await_end(CLOSE_TIMEOUT_S)
         log = self.log_tail()
         self.kill()
         code = self._process.returncode

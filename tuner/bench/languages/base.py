@@ -119,6 +119,13 @@ def _sum(values: Iterable[int | None]) -> int | None:
 class Language(Protocol):
     """A kernel language."""
 
+    def load(self) -> None:
+        """Load what the first build would, ahead of it.
+
+        Raises:
+            MissingDependency: What builds this language is not installed.
+        """
+
     def build(self, kernel: Kernel, device: Device) -> Executable:
         """Compile and load a kernel, all its launches, for a device.
 

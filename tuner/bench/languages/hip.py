@@ -26,6 +26,9 @@ from tuner.errors import MissingDependency
 class HipLanguage:
     """Builds HIP C++ kernels; see ``Language``."""
 
+    def load(self) -> None:
+        """Load nothing: compilers of HIP C++ belong to the devices."""
+
     def build(self, kernel: Kernel, device: Device) -> Executable:
         """Compile and load a kernel, all its launches, for a device.
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 from typing import Self
 
-import ml_dtypes
 import numpy as np
 
 from tuner.bench.devices.base import Launch
+from tuner.bench.inputs import numpy_dtype
 from tuner.domain.identity import Scalar
 from tuner.domain.job import KernelArgument
 from tuner.errors import LaunchFailed
@@ -121,7 +121,7 @@ def _nearest_bfloat16() -> Iterator[None]:
     def rounding_cast(self: Any, source: Any, target: Any) -> Any:
         if (source.dtype.scalar, target.scalar) != (language.float32, language.bfloat16):
             return cast(self, source, target)
-        rounded = source.data.astype(ml_dtypes.bfloat16).view(np.uint16)
+        rounded = source.data.astype(numpy_dtype("bfloat16")).view(np.uint16)
         return interpreter.TensorHandle(rounded, target.scalar)
 
     builder.cast_impl = rounding_cast
