@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from pathlib import PurePosixPath
 from typing import TypeAlias
@@ -117,45 +118,72 @@ def _includes(directory: Path, name: str, text: str) -> list[str]:
 
 
 def _local_imports(directory: Path, name: str, text: str) -> list[str]:
-    modules: list[str] = []
-    for node in ast.walk(_parse(text, name)):
-        if isinstance(node, ast.Import):
-            modules += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            modules.append(node.module)
-    paths = (module.replace(".", "/") + ".py" for module in modules)
+    paths = (module.replace(".", "/") + ".py" for module in _outline(text, name).imports)
     return [path for path in paths if (directory / path).is_file()]
-
-
-def _parse(text: str, name: str) -> ast.Module:
-    try:
-        with _PARSING:
-            return ast.parse(text)
-    except (SyntaxError, ValueError) as error:
-        raise UsageError(f"kernel source {name} is not Python: {error}") from error
 
 
 def _reachable_segments(text: str, name: str, entries: Sequence[str]) -> list[str]:
     """Return the text of the entries and all module-level code they reach by name, in order."""
-    module = _parse(text, name)
-    defined: dict[str, list[ast.stmt]] = {}
-    for statement in module.body:
-        for bound in _bound_names(statement):
-            defined.setdefault(bound, []).append(statement)
+    outline = _outline(text, name)
+    defined: dict[str, list[int]] = {}
+    for position, statement in enumerate(outline.statements):
+        for bound in statement.binds:
+            defined.setdefault(bound, []).append(position)
     for entry in entries:
         if entry not in defined:
             raise UsageError(f"{name} does not define the kernel {entry!r}")
-    reached: set[ast.stmt] = set()
-    pending = [statement for entry in entries for statement in defined[entry]]
+    reached: set[int] = set()
+    pending = [position for entry in entries for position in defined[entry]]
     while pending:
-        statement = pending.pop()
-        if statement in reached:
-            continue
-        reached.add(statement)
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name):
-                pending.extend(defined.get(node.id, ()))
-    return [_segment(text, statement) for statement in module.body if statement in reached]
+        position = pending.pop()
+        if position not in reached:
+            reached.add(position)
+            for used in outline.statements[position].uses:
+                pending.extend(defined.get(used, ()))
+    return [outline.statements[position].text for position in sorted(reached)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A statement of a module: its text, the names it binds and those in it."""
+
+    text: str
+    binds: tuple[str, ...]
+    uses: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """What decides which parts of a module belong to a kernel."""
+
+    imports: tuple[str, ...]
+    statements: tuple[_Statement, ...]
+
+
+# One file holds the kernels of several implementations, each of which is read by itself.
+@lru_cache(maxsize=32)
+def _outline(text: str, name: str) -> _Outline:
+    try:
+        with _PARSING:
+            module = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"kernel source {name} is not Python: {error}") from error
+    imports: list[str] = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            imports += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            imports.append(node.module)
+    lines = text.splitlines()
+    statements = tuple(
+        _Statement(
+            _segment(lines, each),
+            tuple(_bound_names(each)),
+            frozenset(node.id for node in ast.walk(each) if isinstance(node, ast.Name)),
+        )
+        for each in module.body
+    )
+    return _Outline(tuple(imports), statements)
 
 
 def _bound_names(statement: ast.stmt) -> list[str]:
@@ -170,7 +198,7 @@ def _bound_names(statement: ast.stmt) -> list[str]:
     ]
 
 
-def _segment(text: str, statement: ast.stmt) -> str:
+def _segment(lines: Sequence[str], statement: ast.stmt) -> str:
     decorators = getattr(statement, "decorator_list", [])
     first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
-    return "\n".join(text.splitlines()[first - 1 : statement.end_lineno])
+    return "\n".join(lines[first - 1 : statement.end_lineno])

@@ -12,7 +12,7 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from tuner.api.answer import answer_question
-from tuner.api.asked import Question
+from tuner.api.question import Question
 from tuner.domain.outcome import Outcome
 from tuner.store import queries
 from tuner.store import Store

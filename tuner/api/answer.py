@@ -10,14 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tuner.api.asked import Asked
-from tuner.api.asked import asked
-from tuner.api.asked import Question
 from tuner.api.common import find_operator
 from tuner.api.common import open_database
 from tuner.api.common import source_hashes
 from tuner.api.known_devices import DeviceFinder
 from tuner.api.known_devices import find_here
+from tuner.api.question import Asked
+from tuner.api.question import asked
+from tuner.api.question import Question
 from tuner.domain.environment import Environment
 from tuner.domain.study import BestCandidate
 from tuner.domain.workload import Workload

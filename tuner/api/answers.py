@@ -15,7 +15,6 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from tuner.api.answer import answer_question
-from tuner.api.asked import Asked
 from tuner.api.kept_answers import AnswerKeeper
 from tuner.api.kept_answers import KeptAnswer
 from tuner.api.kept_answers import OpenDatabase
@@ -25,6 +24,7 @@ from tuner.api.known_devices import find_here
 from tuner.api.known_devices import recall_nothing
 from tuner.api.known_operators import OperatorMemory
 from tuner.api.known_operators import SETTLED_NS
+from tuner.api.question import Asked
 from tuner.domain.environment import Environment
 from tuner.report.json_text import json_text
 from tuner.settings import Settings

@@ -20,9 +20,9 @@ from typing import Self
 from typing import TYPE_CHECKING
 
 from tuner.api.answers import BestAnswers
-from tuner.api.asked import Asked
-from tuner.api.asked import Question
 from tuner.api.kept_answers import MAX_KEPT
+from tuner.api.question import Asked
+from tuner.api.question import Question
 from tuner.domain.environment import Environment
 from tuner.errors import DatabaseProblem
 from tuner.errors import TunerError

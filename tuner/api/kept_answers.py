@@ -9,9 +9,9 @@ from dataclasses import field
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tuner.api.asked import Asked
 from tuner.api.common import open_database
 from tuner.api.known_operators import KnownOperator
+from tuner.api.question import Asked
 from tuner.domain.environment import Environment
 from tuner.errors import TunerError
 from tuner.settings import Settings

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.api.answer import open_answer
-from tuner.api.asked import asked
 from tuner.api.known_devices import DeviceFinder
 from tuner.api.known_devices import find_here
 from tuner.api.plain import plain
+from tuner.api.question import asked
 from tuner.api.reading import trial_as_plain
 from tuner.domain.identity import Plain
 from tuner.domain.stats import median_interval

@@ -57,6 +57,7 @@ def create_app(
     Raises:
         UsageError: The token is too short, or there is none and others can reach the address.
     """
+    api.load_all()
     access = Access(token, host, allowed_hosts)
     metrics = Metrics(settings)
     devices = api.DeviceMemory()

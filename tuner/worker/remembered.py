@@ -121,7 +121,7 @@ def _signs(settings: Settings) -> dict[str, str]:
         "shown": " ".join([*_below(_DEV, "nvidia[0-9]*"), *_below(_DEV, "dri/*")]),
         "kernel": f"{platform.release()} {platform.version()} {os.cpu_count()}",
         "memory": str(os.sysconf("SC_PHYS_PAGES")),
-        "python": f"{sys.executable} {sys.version}",
+        "python": f"{sys.prefix} {sys.version}",
         "settings": f"{settings.cache_dir} {settings.cpu_wave_size} {settings.cpu_compiler}",
         "variables": content_hash(_lasting(variables)),
         "files": content_hash(_stamps(_files(settings, variables))),
