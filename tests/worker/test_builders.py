@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import math
 import os
+import signal
 import stat
 import time
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from tuner.domain.job import ScreenJob
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
 from tuner.domain.protocol import Limits
+from tuner.errors import EnvironmentProblem
 from tuner.operator import Operator
 from tuner.settings import Settings
 from tuner.worker.builder_processes import BuilderProcesses
@@ -203,6 +206,30 @@ def test_builders_that_were_started_ahead_are_the_ones_that_build(
         assert {child.pid for child in psutil.Process().children()} - before == early
     assert len(early) == 2  # one a thread, whatever was asked for
     assert not {child.pid for child in psutil.Process().children()} & early
+
+
+def test_a_builder_that_can_not_be_started_is_reported(
+    planted: Operator, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_environment: object) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("tuner.worker.builder_processes.WorkerProcess", refuse)
+    with builders_for(settings, ONE_AT_A_TIME, early=1) as (builders, _):
+        error = builders.submit(kernel(planted)).exception()
+    assert isinstance(error, EnvironmentProblem)
+    assert "temporarily unavailable" in str(error)
+
+
+def test_a_builder_that_dies_before_it_builds_costs_no_kernel(
+    planted: Operator, settings: Settings
+) -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    with builders_for(settings, ONE_AT_A_TIME, early=1) as (builders, _):
+        (early,) = (pid for pid in {c.pid for c in psutil.Process().children()} - before)
+        os.kill(early, signal.SIGKILL)
+        psutil.wait_procs([psutil.Process(early)], timeout=5.0)
+        assert builders.submit(kernel(planted)).result().failure is None
 
 
 def test_no_builders_leave_the_build_to_the_worker(planted: Operator) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from tuner.errors import EnvironmentProblem
 from tuner.settings import Settings
 from tuner.settings import worker_environment
 from tuner.worker import messages
@@ -59,9 +60,15 @@ class BuilderProcesses:
             self.threads.submit(self._start_one, tuple(languages))
 
     def take(self) -> WorkerProcess:
-        """Return an idle builder, or a new one: there are never more than threads."""
+        """Return an idle builder, or a new one: there are never more than threads.
+
+        Raises:
+            EnvironmentProblem: None can be started.
+        """
         with contextlib.suppress(queue.Empty):
-            return self._idle.get_nowait()
+            while not (process := self._idle.get_nowait()).is_running:
+                self.discard(process)  # it ended over what it loaded: no kernel's fault
+            return process
         return self._new()
 
     def give_back(self, process: WorkerProcess) -> None:
@@ -91,14 +98,20 @@ class BuilderProcesses:
         self._scratch.cleanup()
 
     def _start_one(self, languages: tuple[str, ...]) -> None:
-        process = self._new()
-        with contextlib.suppress(WorkerDied):  # told when it is asked to build
+        with contextlib.suppress(WorkerDied, EnvironmentProblem):  # told when one is to build
+            process = self._new()
             process.send(messages.LoadLanguages(languages))
-        self._idle.put(process)
+            self._idle.put(process)
 
     def _new(self) -> WorkerProcess:
         with self._lock:
-            process = WorkerProcess(self._environment)
+            try:
+                process = WorkerProcess(self._environment)
+            except OSError as error:
+                raise EnvironmentProblem(
+                    f"no process can be started that builds kernels: {error.strerror}",
+                    hint="see to memory, and to the limits of processes and open files",
+                ) from error
             self._all.add(process)
             if self._closing:
                 process.kill()

@@ -75,6 +75,11 @@ class WorkerProcess:
         """Process id of the worker."""
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
     def send(self, request: messages.Request) -> None:
         """Send a request.
 
