@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tuner.bench.cross_compile import compile_kernel
 from tuner.bench.devices.base import Launch
 from tuner.bench.devices.cpu import CpuDevice
 from tuner.bench.devices.cpu import CpuLaunches
@@ -16,7 +17,6 @@ from tuner.bench.languages.base import report_of_steps
 from tuner.bench.languages.hip import HipLanguage
 from tuner.bench.languages.hip_offline import find_amd_compiler
 from tuner.bench.trial import Bench
-from tuner.bench.trial import compile_kernel
 from tuner.domain.job import ArraySpec
 from tuner.domain.job import CompileJob
 from tuner.domain.job import Fill

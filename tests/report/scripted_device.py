@@ -180,7 +180,7 @@ class ScriptedWorker:
             for time_us in (self._script.null_us, 8.0, sentinel_us)
         ]
 
-    def prepare(self, job: ConfirmJob) -> None:
+    def prepare(self, job: ConfirmJob, *, screening: bool = False) -> None:
         """Do nothing."""
 
     def await_prepared(self, limits: Limits) -> None:

@@ -65,6 +65,7 @@ class ScriptedWorker:
     log: list[str] = field(default_factory=list)
     stop_at: str = ""
     controls: list[tuple[str, int]] = field(default_factory=list)
+    prepared: list[tuple[int, ...]] = field(default_factory=list)
     sentinel_us: Callable[[int, int], list[float]] = lambda _round, samples: [10.0] * samples
 
     def run_trial(self, job: TrialJob, limits: Limits) -> TrialReport:
@@ -96,8 +97,9 @@ class ScriptedWorker:
             for each in times
         ]
 
-    def prepare(self, job: ConfirmJob) -> None:
-        del job
+    def prepare(self, job: ConfirmJob, *, screening: bool = False) -> None:
+        if screening:
+            self.prepared.append(job.problem.arrays[0].shape)
 
     def await_prepared(self, limits: Limits) -> None:
         del limits
@@ -134,6 +136,7 @@ class Harness:
     operator: Operator
     store: Store
     events: list[events.Event] = field(default_factory=list)
+    kept_ready: list[int] = field(default_factory=list)
     runner: StudyRunner = field(init=False)
 
     def run(
@@ -164,6 +167,7 @@ class Harness:
             recorder=self.store.recorder(),
             worker=worker,
             start_workers=lambda count: [worker] * count,
+            keep_workers_ready=self.kept_ready.append,
             builds=builds or NoBuilders(),
             listener=self.events.append,
             budget=budget or Budget(),

@@ -80,6 +80,20 @@ def test_a_finished_study_adds_nothing(harness: Harness) -> None:
     assert worker.log == []
 
 
+def test_what_comes_next_is_made_ready_once_and_only_where_something_is_measured(
+    harness: Harness,
+) -> None:
+    worker = ScriptedWorker(by_block)
+    harness.run(worker)
+    assert worker.prepared == [(4, 8), (5, 8)]
+    assert harness.kept_ready == [3, 3]  # with the last trials of each workload
+
+    other = STUDY.replace('name = "scripted"', 'name = "other"')
+    harness.run(worker, text=other.replace('"5x8"]', '"6x8"]'))
+    assert worker.prepared == [(4, 8), (5, 8), (6, 8)]
+    assert harness.kept_ready == [3, 3, 3]
+
+
 def test_what_was_cut_off_is_tried_again_first(harness: Harness) -> None:
     cut = ScriptedWorker(by_block, stop_at="planted_half/64")
     with pytest.raises(KeyboardInterrupt):

@@ -16,7 +16,9 @@ import psutil
 import pytest
 
 from tuner.domain.environment import Environment
-from tuner.domain.job import Problem
+from tuner.domain.job import ConfirmJob
+from tuner.domain.job import ControlJob
+from tuner.domain.job import Kernel
 from tuner.domain.job import Sampling
 from tuner.domain.job import TrialJob
 from tuner.domain.protocol import Limits
@@ -51,6 +53,12 @@ def _nothing_is_left() -> Iterator[None]:
 
 def children() -> set[int]:
     return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def good_kernel(operator: Operator) -> Kernel:
+    implementation = operator.implementation("good")
+    source, workload = operator.source(implementation), operator.workload((6, 40))
+    return operator.kernel(implementation, source, {"BLOCK": 64}, workload)
 
 
 def overlapping(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,11 +183,9 @@ def test_what_a_device_said_before_is_not_taken_for_what_it_is_when_it_is_measur
     with DeviceWorker("cpu", settings) as worker:
         facts, environment = worker.facts, worker.environment
     older = Environment({**environment.identity, "compiler": "g++ 1.0"}, environment.context)
-    workload = planted.workload((6, 40))
-    implementation = planted.implementation("good")
-    kernel = planted.kernel(implementation, planted.source(implementation), {"BLOCK": 64}, workload)
-    problem: Problem = planted.problem(workload)
-    job = TrialJob(kernel, problem, Sampling(1, 3, 1, 100.0, "hot", "auto", "", 3))
+    problem = planted.problem(planted.workload((6, 40)))
+    sampling = Sampling(1, 3, 1, 100.0, "hot", "auto", "", 3)
+    job = TrialJob(good_kernel(planted), problem, sampling)
 
     for said, is_same in [(environment, True), (older, False)]:
         ready = messages.Ready(replace(facts, device_id="cpu"), said)
@@ -190,3 +196,34 @@ def test_what_a_device_said_before_is_not_taken_for_what_it_is_when_it_is_measur
             else:
                 with pytest.raises(EnvironmentProblem, match=r"compiler: g\+\+ 1\.0 -> "):
                     worker.run_trial(job, Limits())
+
+
+def test_what_screenings_need_is_made_while_their_kernels_are_built(
+    settings: Settings, planted: Operator
+) -> None:
+    problem = planted.problem(planted.workload((6, 40)))
+    sampling = Sampling(1, 3, 1, 100.0, "hot", "auto", "", 3)
+    with DeviceWorker("cpu", settings) as worker:
+        worker.prepare(ConfirmJob((), problem, sampling), screening=True)
+        report = worker.run_trial(TrialJob(good_kernel(planted), problem, sampling), Limits())
+        assert report.failure is None
+        built = worker.run_controls(
+            ControlJob(good_kernel(planted), problem, sampling, 4096), Limits()
+        )
+        # The sentinel is the kernel that was built for its trial.
+        assert [each.build is not None and each.build.cached for each in built] == [True] * 3
+
+
+def test_a_worker_that_is_lost_while_it_makes_ready_costs_no_trial(
+    settings: Settings, planted: Operator
+) -> None:
+    problem = planted.problem(planted.workload((6, 40)))
+    sampling = Sampling(1, 3, 1, 100.0, "hot", "auto", "", 3)
+    before = children()
+    with DeviceWorker("cpu", settings) as worker:
+        (pid,) = children() - before
+        os.kill(pid, signal.SIGSTOP)
+        worker.prepare(ConfirmJob((), problem, sampling), screening=True)
+        os.kill(pid, signal.SIGKILL)
+        report = worker.run_trial(TrialJob(good_kernel(planted), problem, sampling), Limits())
+        assert report.failure is None

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 from typing import TypeAlias
@@ -23,17 +22,14 @@ from tuner.bench.compare import is_non_finite
 from tuner.bench.devices.base import Buffer
 from tuner.bench.devices.base import Device
 from tuner.bench.devices.base import Toolchain
-from tuner.bench.languages.base import code_report
 from tuner.bench.languages.base import Executable
 from tuner.bench.languages.base import Language
-from tuner.bench.languages.base import report_of_steps
 from tuner.bench.measure import BufferSets
 from tuner.bench.measure import interleaved_order
 from tuner.bench.measure import Sampler
 from tuner.bench.validate import CheckCase
 from tuner.bench.validate import Checker
 from tuner.bench.validate import timed_case
-from tuner.domain.job import CompileJob
 from tuner.domain.job import ConfirmJob
 from tuner.domain.job import ControlJob
 from tuner.domain.job import InputCase
@@ -45,7 +41,6 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
 from tuner.domain.records import BuildReport
 from tuner.domain.records import BuiltAhead
-from tuner.domain.records import CompileReport
 from tuner.domain.records import Failure
 from tuner.domain.records import ProcessReport
 from tuner.domain.records import TrialReport
@@ -133,18 +128,20 @@ class Bench:
         self._finish(run, 0, on_stage, job)
         return run.report()
 
-    def prepare(self, job: ConfirmJob) -> None:
-        """Make inputs and expected outputs of a confirmation, and load what builds its kernels.
+    def prepare(self, job: ConfirmJob, *, screening: bool) -> None:
+        """Make inputs and expected outputs; build a job's kernels, for screenings the controls.
 
-        Nothing is launched. A build that fails here fails again in the confirmation, which tells.
+        None of these is launched. A build that fails here fails again later, which tells.
         """
-        checker = self._checker_of(job.problem)
+        checker, seed = self._checker_of(job.problem), job.sampling.input_seed
         timed = timed_case(job.problem, job.sampling.input_case)
-        for seed in (job.sampling.input_seed, job.sampling.input_seed + FRESH_SEED_STEP):
-            checker.case(timed, seed)
-        for kernel in job.kernels:
-            with contextlib.suppress(TrialError):
-                self._languages[kernel.language].build(kernel, self._device)
+        for case in job.problem.cases if screening else (timed,):
+            checker.case(case, seed)
+        checker.case(timed, seed + FRESH_SEED_STEP)
+        for kernel in (*job.kernels, *(controls.kernels() if screening else ())):
+            if not self._device.facts.languages.get(kernel.language):
+                with contextlib.suppress(TrialError):
+                    self._languages[kernel.language].build(kernel, self._device)
 
     def run_confirmation(self, job: ConfirmJob, on_stage: OnStage) -> list[TrialReport]:
         """Sample several kernels of one problem interleaved; one report for each, in order.
@@ -371,20 +368,6 @@ def build_ahead(
         return BuiltAhead()
     cached = all(code.cached for code in compiled)
     return BuiltAhead(None, time.perf_counter() - started, cached)
-
-
-def compile_kernel(languages: Mapping[str, Language], job: CompileJob) -> CompileReport:
-    """Build for an architecture without running; a refusal is an answer, not an error."""
-    language, reports = languages[job.kernel.language], []
-    try:
-        for step in job.kernel.launches:
-            started = time.perf_counter()
-            code = language.compile_for(step, job.architecture, job.wave_size)
-            report = code_report(code, step.geometry.shared_bytes)
-            reports.append(replace(report, build_s=time.perf_counter() - started))
-    except (TrialError, TunerError) as error:
-        return CompileReport(None, error.message, getattr(error, "log", ""))
-    return CompileReport(report_of_steps(reports))
 
 
 def _failure(error: Exception, stage: Stage) -> Failure:

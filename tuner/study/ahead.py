@@ -77,6 +77,11 @@ class Ahead:
         self._waiting: deque[Candidate] = deque()
         self.exhausted = False
 
+    @property
+    def next_point(self) -> TrialPoint | None:
+        """The first of the points that have been taken and not been handed out."""
+        return self._waiting[0].point if self._waiting else None
+
     def batch(self, size: int) -> list[Candidate]:
         """Return up to ``size`` built candidates; none when there are no more points.
 

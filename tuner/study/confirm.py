@@ -28,8 +28,8 @@ MAX_RETRIES = 16
 class FreshWorker(Protocol):
     """A worker process started for one confirmation."""
 
-    def prepare(self, job: ConfirmJob) -> None:
-        """Make ready for a confirmation, launching nothing; returns at once."""
+    def prepare(self, job: ConfirmJob, *, screening: bool = False) -> None:
+        """Make ready for a confirmation, or a screening; returns at once."""
 
     def await_prepared(self, limits: Limits) -> None:
         """Wait until that is done."""

@@ -23,7 +23,6 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
 from tuner.domain.records import Failure
 from tuner.domain.records import TrialReport
-from tuner.domain.stats import median
 from tuner.domain.study import StoredTrial
 from tuner.domain.study import StudyDefinition
 from tuner.domain.study import TrialPoint
@@ -48,6 +47,7 @@ from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
 from tuner.study.samplers import LEARNING
+from tuner.study.screening import quick_median_us
 from tuner.study.screening import screen_batch
 from tuner.study.screening import WarmWorker
 from tuner.study.search import interleave
@@ -198,6 +198,11 @@ class StudyRunner:
         """Run trials in batches, their kernels built ahead; False when the budget ended it."""
         ahead = Ahead(self.builds, points, self._kernel, learning=learning)
         size, rotation = BatchSize(), 0
+        ahead.fill(size.now)
+        if ahead.next_point is not None:  # while its kernel is built
+            problem = self.operator.problem(ahead.next_point.workload)
+            job = ConfirmJob((), problem, self._quick_sampling())
+            self.worker.prepare(job, screening=True)
 
         def meanwhile() -> None:
             self._store_screened()
@@ -269,7 +274,7 @@ class StudyRunner:
             self._screened = list(zip(points, trial_ids, reports, strict=True))
         if not self.builds.overlaps:
             self._store_screened()
-        return [(point, _quick_us(report)) for point, report in zip(points, reports, strict=True)]
+        return list(zip(points, map(quick_median_us, reports), strict=True))
 
     def _store_screened(self) -> None:
         """Store what the last batch gave, unless that has been done."""
@@ -281,7 +286,7 @@ class StudyRunner:
                 moved = self.operator.workload_bytes(point.workload, point.implementation)
                 self.recorder.finish_trial(trial_id, report, bytes_moved=moved)
         for point, trial_id, report in screened:
-            quick_us, failure = _quick_us(report), report.failure
+            quick_us, failure = quick_median_us(report), report.failure
             self._stored[point.key] = StoredTrial(trial_id, point, 0, report.outcome, quick_us)
             message = failure.message if failure else ""
             self._tell_ended(point, report.outcome, message, quick_us)
@@ -387,11 +392,6 @@ class StudyRunner:
         self, point: TrialPoint, outcome: Outcome, message: str, quick_us: float | None
     ) -> None:
         self.listener(events.TrialEnded(point, outcome, message, quick_us))
-
-
-def _quick_us(report: TrialReport) -> float | None:
-    timed = report.process if report.failure is None else None
-    return median(timed.samples_us) if timed else None
 
 
 def _why_interrupted(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from tuner.domain.outcome import Stage
 from tuner.domain.protocol import Limits
 from tuner.domain.records import BuiltAhead
 from tuner.domain.records import TrialReport
+from tuner.domain.stats import median
 from tuner.study.confirm import FreshWorker
 from tuner.study.confirm import measure_together
 from tuner.study.controls import ControlWorker
@@ -75,6 +76,12 @@ def screen_batch(
             report = worker.run_trial(TrialJob(kernels[position], problem, sampling), limits)
         reports[position] = _with_build_time(report, built[position])
     return reports
+
+
+def quick_median_us(report: TrialReport) -> float | None:
+    """Return the median of a trial that is ok."""
+    timed = report.process if report.failure is None else None
+    return median(timed.samples_us) if timed else None
 
 
 def _with_build_time(report: TrialReport, built: BuiltAhead) -> TrialReport:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from typing import BinaryIO
 
+from tuner.bench.cross_compile import compile_kernel
 from tuner.bench.devices import registry
 from tuner.bench.devices.base import Device
 from tuner.bench.devices.base import Toolchain
@@ -24,7 +25,6 @@ from tuner.bench.languages.hip import HipLanguage
 from tuner.bench.languages.triton import TritonLanguage
 from tuner.bench.trial import Bench
 from tuner.bench.trial import build_ahead
-from tuner.bench.trial import compile_kernel
 from tuner.domain.outcome import Stage
 from tuner.domain.records import BuiltAhead
 from tuner.errors import TunerError
@@ -81,7 +81,7 @@ class Worker:
                 report = bench.run_trial(request.job, self._on_stage)
                 return messages.Done((report,), bench.device_lost)
             case messages.Prepare():
-                self._any_bench().prepare(request.job)
+                self._any_bench().prepare(request.job, screening=request.screening)
                 return messages.Prepared()
             case messages.RunConfirmation():
                 bench = self._any_bench()

@@ -98,9 +98,10 @@ class RunCompile:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Make ready for a confirmation without launching; answered by ``Prepared``."""
+    """Make ready for a job, or for screenings of its problem; answered by ``Prepared``."""
 
     job: ConfirmJob
+    screening: bool = False
     kind: Literal["prepare"] = "prepare"
 
 

@@ -77,6 +77,7 @@ class DeviceWorker:
         self._languages = languages
         self._process = process
         self._is_open = False
+        self._is_preparing = False
         ready = said or self._open()
         self.facts, self.environment = ready.facts, ready.environment
         # What `auto` meant: a worker that replaces this one must get the same device.
@@ -110,16 +111,18 @@ class DeviceWorker:
         """
         return self._run(messages.RunScreening(job), len(job.kernels), limits, meanwhile)
 
-    def prepare(self, job: ConfirmJob) -> None:
-        """Have a confirmation made ready for, without waiting for it."""
-        if self._process is not None:
+    def prepare(self, job: ConfirmJob, *, screening: bool = False) -> None:
+        """Have a confirmation, or screenings, made ready for, without waiting for it."""
+        if self._process is not None and self._is_open:
+            self._is_preparing = True
             with contextlib.suppress(WorkerDied):  # told when it is asked for more
-                self._process.send(messages.Prepare(job))
+                self._process.send(messages.Prepare(job, screening))
 
     def await_prepared(self, limits: Limits) -> None:
         """Wait until it is ready; where it is lost over it, the next request starts another."""
-        if self._process is None:
+        if self._process is None or not self._is_preparing:
             return
+        self._is_preparing = False
         try:
             reply = self._process.receive(limits.build_timeout_s + limits.run_timeout_s)
         except (WorkerDied, WorkerTimeout):
@@ -148,7 +151,7 @@ class DeviceWorker:
                 self._process.kill()
             self._process.close()
             self._process = None
-            self._is_open = False
+            self._is_open = self._is_preparing = False
 
     def _open(self) -> messages.Ready:
         if self._process is None:
@@ -183,6 +186,7 @@ class DeviceWorker:
         limits: Limits,
         meanwhile: Callable[[], None] | None = None,
     ) -> list[TrialReport]:
+        self.await_prepared(limits)
         if not self._is_open:
             self._open_again()
         assert self._process is not None
