@@ -36,6 +36,9 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+from timed_run import compile_package
+from timed_run import run_tuner
+
 from tuner.domain.identity import Config
 from tuner.domain.identity import config_text
 from tuner.domain.job import Kernel
@@ -222,19 +225,6 @@ def empty_caches(directory: Path) -> dict[str, str]:
     return {**os.environ, **{name: str(directory / name.lower()) for name in caches}}
 
 
-def run_tuner(
-    study: Path, directory: Path, environment: dict[str, str], *options: str
-) -> tuple[float, dict[str, Any]]:
-    """Return the seconds of a whole ``tuner run`` and what it printed."""
-    command = [sys.executable, "-m", "tuner", "run", str(study), "--device", DEVICE]
-    command += ["--db", str(directory / "results.db"), "--format", "json", *options]
-    begun = time.perf_counter()
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    elapsed_s = time.perf_counter() - begun
-    print(done.stderr[-1500:], file=sys.stderr)
-    return elapsed_s, json.loads(done.stdout)
-
-
 def stage_seconds(directory: Path, study_id: int) -> dict[str, float]:
     """Return the seconds of building, checking and measuring, added up over a study's trials."""
     with sqlite3.connect(directory / "results.db") as database:
@@ -284,19 +274,22 @@ def hold(contest: Contest, root: Path, *, with_peer: bool) -> dict[str, Any]:
     """Run one contest and return its figures."""
     directory = root / contest.peer
     directory.mkdir(parents=True)
+    compile_package()
     space = Space(contest)
     study = directory / "study.toml"
     study.write_text(space.text, encoding="utf-8")
     environment = empty_caches(directory)
-    cold_s, answer = run_tuner(study, directory, environment)
-    fresh_s, fresh = run_tuner(study, directory, environment, "--fresh")
-    again_s, _ = run_tuner(study, directory, environment)
-    ours: Config = answer["best"][0]["best"]["config"]
+    cold = run_tuner(study, DEVICE, directory, environment)
+    fresh = run_tuner(study, DEVICE, directory, environment, "--fresh")
+    again = run_tuner(study, DEVICE, directory, environment)
+    ours: Config = cold.answer["best"][0]["best"]["config"]
     figures: dict[str, Any] = {
-        "configs": len(space.configs), "counts": answer["counts"], "cold_s": cold_s,
-        "fresh_s": fresh_s, "again_s": again_s,
-        "cold_stages_s": stage_seconds(directory, answer["study_id"]),
-        "fresh_stages_s": stage_seconds(directory, fresh["study_id"]),
+        "configs": len(space.configs), "counts": cold.answer["counts"], "cold_s": cold.elapsed_s,
+        "fresh_s": fresh.elapsed_s, "again_s": again.elapsed_s,
+        "cold_marks_s": cold.marks_s, "fresh_marks_s": fresh.marks_s,
+        "again_marks_s": again.marks_s,
+        "cold_stages_s": stage_seconds(directory, cold.answer["study_id"]),
+        "fresh_stages_s": stage_seconds(directory, fresh.answer["study_id"]),
         "ours": config_text(ours), "device": space.name, "environment": space.environment,
     }  # fmt: skip
     if not with_peer:
@@ -304,7 +297,7 @@ def hold(contest: Contest, root: Path, *, with_peer: bool) -> dict[str, Any]:
     peer = run_peer(contest, empty_caches(directory / "peer"))
     figures["peer"] = peer
     if "error" not in peer:
-        figures["times_faster"] = peer["elapsed_s"] / cold_s
+        figures["times_faster"] = peer["elapsed_s"] / cold.elapsed_s
         ours_us, theirs_us = compare_winners(space, [ours, peer["config"]])
         figures |= {"ours_us": ours_us, "theirs_us": theirs_us}
     return figures
@@ -345,6 +338,10 @@ def _peer(figures: dict[str, Any], form: str) -> str:
     return form.format(**figures) if "ours_us" in figures else "–"
 
 
+def _marks(figures: dict[str, Any], which: str) -> str:
+    return ", ".join(f"{name} {at_s:.2f}" for name, at_s in figures[which].items())
+
+
 ROWS: tuple[tuple[str, Callable[[Contest, dict[str, Any]], str]], ...] = (
     ("space", lambda c, f: f"{c.implementation} {c.shape}, {f['configs']} configs"),
     ("ours, cold, the whole command", lambda _, f: f"{f['cold_s']:.1f} s"),
@@ -361,6 +358,9 @@ ROWS: tuple[tuple[str, Callable[[Contest, dict[str, Any]], str]], ...] = (
         "the same command again, from the stored results",
         lambda _, f: f"{f['again_s']:.1f} s ({f['again_s'] / f['cold_s']:.0%})",
     ),
+    ("seconds after the cold start", lambda _, f: _marks(f, "cold_marks_s")),
+    ("seconds after the start with `--fresh`", lambda _, f: _marks(f, "fresh_marks_s")),
+    ("seconds after the start again", lambda _, f: _marks(f, "again_marks_s")),
     ("peer, cold, search only", lambda _, f: _peer(f, "{peer[elapsed_s]:.1f} s")),
     ("times faster", lambda _, f: _peer(f, "{times_faster:.1f}")),
     ("our winner", lambda _, f: f"{f['ours']}"),

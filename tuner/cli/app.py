@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import traceback
@@ -31,6 +32,7 @@ from tuner.cli import simulate
 from tuner.cli import studies
 from tuner.cli import work
 from tuner.errors import TunerError
+from tuner.start import collect_less
 
 SIGTERM_EXIT_CODE = 128 + signal.SIGTERM
 # Newer releases of typer carry a click of their own: its base exception is reached through typer.
@@ -92,6 +94,7 @@ def _root(
 
 def main() -> None:
     """Run the command and turn errors into one line, a hint and an exit code."""
+    collect_less()
     signal.signal(signal.SIGTERM, _on_sigterm)
     debug = "--debug" in sys.argv
     try:
@@ -116,6 +119,9 @@ def main() -> None:
             f"internal error: {type(error).__name__}: {error}",
             "this is a bug in tuner; run again with --debug and report the trace", 1, debug=debug,
         )  # fmt: skip
+    # Python's end looks through all objects, to give back what goes with the process anyway: 0.18 s
+    # after a run (2-core x86-64, 2026-12-03).
+    gc.freeze()
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -6,6 +6,7 @@ measuring worker finds it by content.
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import Future
 
 from tuner.domain.device import DeviceFacts
@@ -20,6 +21,8 @@ from tuner.worker.builder_processes import BuilderProcesses
 from tuner.worker.pool import unexpected_reply
 from tuner.worker.process import WorkerDied
 from tuner.worker.process import WorkerTimeout
+
+_LOG = logging.getLogger("tuner.worker")
 
 
 class Builders:
@@ -67,6 +70,8 @@ class Builders:
         else:
             self._processes.give_back(process)
             if isinstance(reply, messages.Built):
+                seconds = reply.report.build_s or 0.0
+                _LOG.debug("process %d built %s in %.3f s", process.pid, kernel.entry, seconds)
                 return reply.report
             raise unexpected_reply(reply)
         self._processes.discard(process)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from tuner.worker.process import WorkerProcess
 from tuner.worker.process import WorkerTimeout
 from tuner.worker.remembered import remember
 
+_LOG = logging.getLogger("tuner.worker")
 START_TIMEOUT_S = 120.0  # a cold GPU driver plus Triton's import takes up to 20 s
 
 _T = TypeVar("_T")
@@ -130,6 +132,7 @@ class DeviceWorker:
             return
         if not isinstance(reply, messages.Prepared):
             raise unexpected_reply(reply)
+        _LOG.debug("process %d is prepared", self._process.pid)
 
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
         """Run a confirmation; kernels that were not at fault may come back ``interrupted``."""
@@ -162,6 +165,7 @@ class DeviceWorker:
             self.close(force=True)
             raise
         self._is_open = True
+        _LOG.debug("process %d has opened %s", self._process.pid, ready.facts.device_id)
         remember(self._device_id, self._settings, ready, self._process.pid)
         return ready
 

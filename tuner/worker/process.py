@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
 import selectors
@@ -17,6 +18,7 @@ import psutil
 
 from tuner.worker import messages
 
+_LOG = logging.getLogger("tuner.worker")
 CLOSE_TIMEOUT_S = 5.0
 LOG_TAIL_BYTES = 16_384
 
@@ -64,6 +66,7 @@ class WorkerProcess:
         finally:
             os.close(request_read)
             os.close(reply_write)
+        _LOG.debug("process %d started", self._process.pid)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._reply_fd, selectors.EVENT_READ)
         self._pending = b""
@@ -150,8 +153,10 @@ class WorkerProcess:
             return
         self._closed = True
         self.begin_close()
+        begun_s = time.monotonic()
         self._await_end(CLOSE_TIMEOUT_S)
         self.kill()
+        _LOG.debug("process %d ended in %.3f s", self.pid, time.monotonic() - begun_s)
         self._selector.close()
         os.close(self._reply_fd)
         self._log.close()
