@@ -41,6 +41,7 @@ from tuner.domain.job import TrialJob
 from tuner.domain.profile import ProfilerName
 from tuner.domain.protocol import Limits
 from tuner.domain.stats import result_median
+from tuner.environ import worker_environment
 from tuner.errors import TunerError
 from tuner.operator import load_operator
 from tuner.report.profiles import parse_trace
@@ -49,7 +50,6 @@ from tuner.report.profiles import Target
 from tuner.resources import operator_dirs
 from tuner.settings import load_settings
 from tuner.settings import Settings
-from tuner.settings import worker_environment
 from tuner.study.confirm import confirm_once
 from tuner.study.confirm import FreshWorkers
 from tuner.study.confirm import sampling_of

@@ -5,8 +5,6 @@ The only module that reads the process environment.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -22,10 +20,6 @@ from pydantic_settings import SettingsConfigDict
 from pydantic_settings import TomlConfigSettingsSource
 
 from tuner.errors import UsageError
-
-# Variables that open the service or the database.
-OPENS_SERVICE = "TUNER_TOKEN"
-SECRETS = (OPENS_SERVICE, "TUNER_DB", "PGPASSWORD")
 
 
 def _default_database() -> str:
@@ -92,25 +86,3 @@ def load_settings(**flags: object) -> Settings:
         ) from error
     except ValueError as error:  # tuner.toml is not TOML
         raise UsageError(f"tuner.toml can't be read: {error}") from error
-
-
-def process_environment() -> Mapping[str, str]:
-    """Return the environment variables of this process."""
-    return dict(os.environ)
-
-
-def worker_environment(device_id: str, cache_dir: Path) -> dict[str, str]:
-    """Return the environment of a worker process for a device.
-
-    On the CPU Triton runs in its interpreter, which it must be told before it is imported.
-    """
-    environment = dict(os.environ)
-    environment["TRITON_CACHE_DIR"] = str(cache_dir / "triton")
-    environment.pop("TRITON_INTERPRET", None)
-    for name in SECRETS:
-        environment.pop(name, None)  # kernels and operators have no use for them
-    if device_id == "cpu":
-        environment["TRITON_INTERPRET"] = "1"
-    # One thread a worker: BLAS threads that spin beside a timed kernel disturb it.
-    environment.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
-    return environment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.settings import worker_environment
+from tuner.environ import worker_environment
 
 
 @pytest.mark.parametrize("name", ["TUNER_TOKEN", "TUNER_DB", "PGPASSWORD"])

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tuner.environ import worker_environment
 from tuner.settings import Settings
-from tuner.settings import worker_environment
 from tuner.worker import messages
 from tuner.worker.pool import worker_options
 from tuner.worker.process import WorkerProcess

@@ -15,7 +15,7 @@ def answer_of(code: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("package", ["ml_dtypes", "triton", "cuda", "hip"])
+@pytest.mark.parametrize("package", ["ml_dtypes", "triton", "cuda", "hip", "pydantic_settings"])
 def test_a_worker_starts_without(package: str) -> None:
     code = f"import sys, tuner.worker.child; print({package!r} in sys.modules)"
     assert answer_of(code) == "False"

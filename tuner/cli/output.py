@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from tuner.cli.options import Format
 from tuner.domain.identity import Plain
 from tuner.report.csv_text import write_csv
 from tuner.report.export import replacing
 from tuner.report.json_text import json_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 Row = Mapping[str, Plain]
 
@@ -28,6 +29,8 @@ def say(text: str) -> None:
 
 def stderr_console() -> Console:
     """Return a console on stderr; it obeys NO_COLOR and draws plainly where it is no terminal."""
+    from rich.console import Console
+
     return Console(stderr=True)
 
 
@@ -83,12 +86,17 @@ class _target:  # noqa: N801 - used as a function
 
 
 def _console(file: TextIO) -> Console:
+    from rich.console import Console
+
     # A table that goes into a file or a pipe is not folded to a terminal's width.
     width = None if file.isatty() else 10_000
     return Console(file=file, width=width)
 
 
 def _table(rows: Sequence[Row], columns: Sequence[str], title: str) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
     numeric = {name for name in columns if _is_numeric(rows, name)}
     for name in columns:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from datetime import timedelta
 from typing import Self
-
-from rich.progress import BarColumn
-from rich.progress import MofNCompleteColumn
-from rich.progress import Progress as RichProgress
-from rich.progress import TaskProgressColumn
-from rich.progress import TextColumn
-from rich.progress import TimeElapsedColumn
-from rich.progress import TimeRemainingColumn
+from typing import TYPE_CHECKING
 
 from tuner.cli.output import say
 from tuner.cli.output import stderr_console
 from tuner.domain.identity import config_text
 from tuner.domain.outcome import Outcome
 from tuner.study import events
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 LINES_PER_STUDY = 20
 
@@ -30,22 +27,7 @@ class Progress:
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self._quiet = quiet
         self._verbose = verbose
-        console = stderr_console()
-        self._is_terminal = console.is_terminal and not quiet
-        self._bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[best]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not self._is_terminal,
-        )
-        self._task = self._bar.add_task("starting", total=None, best="")
+        self._bar = _bar() if sys.stderr.isatty() and not quiet else None
         self._done = 0
         self._planned = 0
         self._failed = 0
@@ -54,11 +36,13 @@ class Progress:
         self._done_before = 0
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if self._bar is not None:
+            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if self._bar is not None:
+            self._bar.stop()
 
     def __call__(self, event: events.Event) -> None:
         """Show an event."""
@@ -66,7 +50,7 @@ class Progress:
             case events.StudyOpened():
                 self._opened(event)
             case events.TrialBegun(point=point):
-                self._bar.update(self._task, description=str(point))
+                self._show(description=str(point))
             case events.TrialEnded():
                 self._ended(event)
             case events.Confirming():
@@ -74,7 +58,7 @@ class Progress:
                     f"{event.workload.shape_text}: confirming {event.finalists} finalists, "
                     f"process {event.process + 1} of {event.processes}"
                 )
-                self._bar.update(self._task, description=text)
+                self._show(description=text)
                 if self._verbose:
                     self._line(text)
 
@@ -82,7 +66,7 @@ class Progress:
         definition = event.definition
         self._done, self._planned = event.done, definition.planned
         self._done_before, self._begun = event.done, time.monotonic()
-        self._bar.update(self._task, total=definition.planned, completed=event.done)
+        self._show(total=definition.planned, completed=event.done)
         verb = {
             "new": "starting",
             "resumed": f"going on after {event.done} trials with",
@@ -97,13 +81,13 @@ class Progress:
     def _ended(self, event: events.TrialEnded) -> None:
         self._done += 1
         best = self._note_best(event)
-        self._bar.update(self._task, completed=self._done, best=best)
+        self._show(completed=self._done, best=best)
         failed = event.outcome not in (Outcome.OK, Outcome.SKIPPED)
         self._failed += failed
         if failed or self._verbose:
             figure = f"{event.quick_median_us:.4g} us" if event.quick_median_us else event.message
             self._line(f"{event.point}: {event.outcome} {figure}")
-        elif not self._is_terminal:
+        elif self._bar is None:
             every = max(1, self._planned // LINES_PER_STUDY)
             if self._done % every == 0 or self._done == self._planned:
                 text = f"{self._done} of {self._planned} trials ({self._done / self._planned:.0%})"
@@ -130,10 +114,33 @@ class Progress:
         left_s = (time.monotonic() - self._begun) / here * left
         return f", about {timedelta(seconds=math.ceil(left_s))} left"
 
+    def _show(self, **fields: object) -> None:
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], **fields)  # type: ignore[arg-type]
+
     def _line(self, text: str) -> None:
         if self._quiet:
             return
-        if self._is_terminal:
+        if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False)
         else:
             say(text)
+
+
+def _bar() -> Bar:
+    from rich import progress
+
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TaskProgressColumn(),
+        progress.TextColumn("{task.fields[best]}"),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
+        console=stderr_console(),
+        transient=True,
+    )
+    bar.add_task("starting", total=None, best="")
+    return bar

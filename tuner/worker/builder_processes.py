@@ -10,9 +10,9 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from tuner.environ import worker_environment
 from tuner.errors import EnvironmentProblem
 from tuner.settings import Settings
-from tuner.settings import worker_environment
 from tuner.worker import messages
 from tuner.worker.cores import CoreShare
 from tuner.worker.pool import worker_options

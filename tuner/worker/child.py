@@ -27,8 +27,8 @@ from tuner.bench.trial import Bench
 from tuner.bench.trial import build_ahead
 from tuner.domain.outcome import Stage
 from tuner.domain.records import BuiltAhead
+from tuner.environ import process_environment
 from tuner.errors import TunerError
-from tuner.settings import process_environment
 from tuner.worker import messages
 from tuner.worker.messages import Reply
 from tuner.worker.messages import WorkerOptions

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Self
 
+from tuner.environ import worker_environment
 from tuner.settings import Settings
-from tuner.settings import worker_environment
 from tuner.worker import messages
 from tuner.worker.builder_processes import BuilderProcesses
 from tuner.worker.builders import Builders

@@ -26,8 +26,8 @@ from tuner.domain.protocol import Limits
 from tuner.domain.records import CompileReport
 from tuner.domain.records import Failure
 from tuner.domain.records import TrialReport
+from tuner.environ import worker_environment
 from tuner.settings import Settings
-from tuner.settings import worker_environment
 from tuner.worker import messages
 from tuner.worker.process import WorkerDied
 from tuner.worker.process import WorkerProcess

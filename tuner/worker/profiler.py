@@ -22,12 +22,12 @@ from tuner.domain.job import TrialJob
 from tuner.domain.profile import NcuMetric
 from tuner.domain.profile import ProfilerName
 from tuner.domain.records import TrialReport
+from tuner.environ import process_environment
+from tuner.environ import worker_environment
 from tuner.errors import BudgetExhausted
 from tuner.errors import EnvironmentProblem
 from tuner.errors import MissingDependency
-from tuner.settings import process_environment
 from tuner.settings import Settings
-from tuner.settings import worker_environment
 from tuner.worker import messages
 from tuner.worker.pool import worker_options
 

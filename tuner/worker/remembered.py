@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tuner.domain.identity import content_hash
-from tuner.settings import process_environment
+from tuner.environ import process_environment
 from tuner.settings import Settings
 from tuner.worker import messages
 

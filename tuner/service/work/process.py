@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.domain.identity import Plain
-from tuner.settings import OPENS_SERVICE
-from tuner.settings import process_environment
+from tuner.environ import OPENS_SERVICE
+from tuner.environ import process_environment
 from tuner.settings import Settings
 
 _START = "tuner.start"
