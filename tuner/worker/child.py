@@ -10,7 +10,9 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from typing import BinaryIO
@@ -47,14 +49,17 @@ class Worker:
         self._toolchains: dict[tuple[str, str, int], Toolchain] = {}
         self._bench: Bench | None = None
         self._device: Device | None = None
+        self._loading: threading.Thread | None = None
 
     def serve(self) -> None:
         """Answer until the parent closes the pipe or the device is lost."""
         for line in self._requests:
             request = messages.decode(line)
             if isinstance(request, messages.LoadLanguages):
-                self._load(request)
+                self._begin_loading(request.languages)
                 continue
+            if not _can_do_while_loading(request):
+                self._await_loaded()
             try:
                 reply = self._answer(request)
             except TunerError as error:
@@ -106,10 +111,21 @@ class Worker:
         environment = environment_of(self._device, process_environment())
         return messages.Ready(self._device.facts, environment)
 
-    def _load(self, request: messages.LoadLanguages) -> None:
-        for name in request.languages:
+    def _begin_loading(self, languages: Sequence[str]) -> None:
+        """Load languages beside what is asked next: to open a device is to wait for its driver."""
+        self._await_loaded()
+        self._loading = threading.Thread(target=self._load, args=(languages,), daemon=True)
+        self._loading.start()
+
+    def _load(self, languages: Sequence[str]) -> None:
+        for name in languages:
             with contextlib.suppress(TunerError):  # the first build says what is missing
                 self._languages[name].load()
+
+    def _await_loaded(self) -> None:
+        if self._loading is not None:
+            self._loading.join()
+            self._loading = None
 
     def _build(self, request: messages.RunBuild) -> BuiltAhead:
         job = request.job
@@ -130,6 +146,13 @@ class Worker:
     def _send(self, reply: Reply) -> None:
         self._replies.write(messages.encode(reply))
         self._replies.flush()
+
+
+def _can_do_while_loading(request: Any) -> bool:
+    """Tell whether a request builds nothing that languages are being loaded for."""
+    if isinstance(request, messages.Prepare):
+        return not request.job.kernels
+    return isinstance(request, messages.OpenDevice)
 
 
 def _device_options(options: WorkerOptions) -> registry.DeviceOptions:

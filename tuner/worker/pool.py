@@ -282,7 +282,7 @@ def begin_opening(
     languages: Sequence[str] = (),
     process: WorkerProcess | None = None,
 ) -> WorkerProcess:
-    """Have a worker open a device, and load languages after that, without waiting for it.
+    """Have a worker load languages and open a device, without waiting for it.
 
     Args:
         device_id: Which device.
@@ -292,8 +292,9 @@ def begin_opening(
     """
     process = process or WorkerProcess(worker_environment(device_id, settings.cache_dir))
     with contextlib.suppress(WorkerDied):  # told when its answer is awaited
+        if languages:
+            process.send(messages.LoadLanguages(tuple(languages)))
         process.send(messages.OpenDevice(device_id, worker_options(settings)))
-        process.send(messages.LoadLanguages(tuple(languages)))
     return process
 
 
