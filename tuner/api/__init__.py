@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from tuner.api.reproducing import reproduce as reproduce
     from tuner.api.simulating import simulate as simulate
     from tuner.api.studies import run_study as run_study
-    from tuner.api.studies import StudyResult as StudyResult
+    from tuner.api.study_result import StudyResult as StudyResult
     from tuner.api.viewing import newest_winners as newest_winners
     from tuner.api.viewing import record_reruns as record_reruns
     from tuner.api.viewing import study_view as study_view
@@ -149,7 +149,8 @@ _NAMES = {
     "tuner.api.reporting": ("report_text", "write_report"),
     "tuner.api.reproducing": ("reproduce",),
     "tuner.api.simulating": ("simulate",),
-    "tuner.api.studies": ("run_study", "StudyResult"),
+    "tuner.api.studies": ("run_study",),
+    "tuner.api.study_result": ("StudyResult",),
     "tuner.api.viewing": ("newest_winners", "record_reruns", "study_view"),
     "tuner.api.work_queue": ("open_work_queue",),
     "tuner.report.csv_text": ("csv_chunks",),

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.api import kept_runs
 from tuner.api.answer import answer_here
 from tuner.api.common import device_for
 from tuner.api.common import find_operator
 from tuner.api.common import open_database
 from tuner.api.common import source_hashes
-from tuner.domain.controls import RunControls
+from tuner.api.study_result import StudyResult
 from tuner.domain.study import SourceText
 from tuner.domain.study import StudyDefinition
 from tuner.domain.workload import Workload
@@ -26,53 +26,19 @@ from tuner.report.best import BestAnswer
 from tuner.resources import find_study_file
 from tuner.settings import load_settings
 from tuner.settings import Settings
+from tuner.study.events import StudyOpened
+from tuner.worker.remembered import recall
 
 if TYPE_CHECKING:
     from tuner.store import Store
-    from tuner.study.coverage import Coverage
     from tuner.study.events import Listener
     from tuner.study.plan import Plan
     from tuner.study.runner import StudyRunner
     from tuner.study.spec import Budget
     from tuner.study.spec import StudySpec
     from tuner.worker.crew import Crew
+    from tuner.worker.messages import Ready
     from tuner.worker.pool import DeviceWorker
-
-
-@dataclass(frozen=True, slots=True)
-class StudyResult:
-    """What a run of a study left behind.
-
-    Attributes:
-        study_id: Row of the study.
-        name: Its name.
-        finished: Everything planned is stored.
-        counts: Trials by outcome.
-        best: Best config of each workload that has a valid one, in the study's order.
-        unanswered: Workloads without a valid config.
-        uncovered: Spaces of which configs were not tried, because of the budget or by plan.
-        controls: What was measured beside the trials of this run, by workload.
-        database: Path, or URL without user and password.
-        elapsed_s: Wall-clock seconds of this run.
-    """
-
-    study_id: int
-    name: str
-    finished: bool
-    counts: Mapping[str, int]
-    best: tuple[BestAnswer, ...]
-    unanswered: tuple[Workload, ...]
-    uncovered: tuple[Coverage, ...]
-    controls: tuple[RunControls, ...]
-    database: str
-    elapsed_s: float
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        from tuner.report.notebook import study_result_html
-
-        state = "finished" if self.finished else "not finished"
-        return study_result_html(self.name, state, self.counts, self.best, self.unanswered)
 
 
 def run_study(
@@ -106,54 +72,84 @@ def run_study(
     settings, begun = settings or load_settings(), time.monotonic()
     spec, operator = _load(study, shapes, settings)
     device_id = device_for(device, spec.device, settings)
-    with open_crew(spec, operator, device_id, settings, fresh=fresh) as crew:
-        import tuner.store.store  # noqa: F401 - 0.3 s, while the processes start
-        from tuner.study.runner import StudyRunner
-
-        plan, definition, sources = define_study(spec, operator, crew.worker)
-        with open_database(settings, create=True, writable=True) as store:
-            runner = StudyRunner(
-                operator=operator,
-                spec=spec,
-                plan=plan,
-                definition=definition,
-                sources=sources,
-                recorder=store.recorder(),
-                worker=crew.worker,
-                builds=crew.builders(spec.limits.build_timeout_s),
-                start_workers=crew.open_workers,
-                keep_workers_ready=crew.keep_ready,
-                listener=listener or _ignore_event,
-                budget=budget or spec.budget,
-                fresh=fresh,
-                go_on=go_on,
-            )
-            study_id, finished = runner.run()
+    said = None if fresh else recall(device_id, settings)
+    tell = listener or _ignore_event
+    result = None if said is None else _kept(spec, operator, said, tell, settings)
+    if result is None:
+        with open_crew(spec, operator, device_id, said, settings) as crew:
+            runner, study_id, finished = _drive(
+                spec, operator, crew, tell, settings,
+                budget=budget or spec.budget, fresh=fresh, go_on=go_on,
+            )  # fmt: skip
             crew.begin_close()
-            result = _result(store, study_id, runner, finished=finished)
+            read = partial(_read, runner, study_id, settings, finished=finished)
+            result = kept_runs.keep(read, runner.definition, operator, settings)
     return replace(result, elapsed_s=time.monotonic() - begun)
 
 
+def _kept(
+    spec: StudySpec, operator: Operator, said: Ready, tell: Listener, settings: Settings
+) -> StudyResult | None:
+    """Return what the finished study left behind, if that is known without the database."""
+    _, definition, _ = define_study(spec, operator, said)
+    result = kept_runs.recall(definition, operator, settings)
+    if result is not None:
+        tell(StudyOpened(result.study_id, "finished", definition, definition.planned))
+    return result
+
+
 def open_crew(
-    spec: StudySpec, operator: Operator, device_id: str, settings: Settings, *, fresh: bool
+    spec: StudySpec, operator: Operator, device_id: str, said: Ready | None, settings: Settings
 ) -> Crew:
     """Return the processes that a study needs, starting. Use as a context manager.
 
-    Where what the device said lately still holds, and the study is finished on it, none is.
+    Where it is finished on the device as it was known lately, none is.
     """
     from tuner.study.plan import most_builds
     from tuner.worker.crew import Crew
-    from tuner.worker.remembered import recall
 
     languages = sorted({each.language for each in spec.implementations(operator)})
-    said = None if fresh else recall(device_id, settings)
-    if said is not None:
-        crew = Crew(device_id, languages, settings, said)
-        if _is_finished(define_study(spec, operator, crew.worker)[1], settings):
-            return crew
+    if said is not None and _is_finished(define_study(spec, operator, said)[1], settings):
+        return Crew(device_id, languages, settings, said)
     crew = Crew(device_id, languages, settings)
     crew.start(most_builds(spec, operator))
     return crew
+
+
+def _drive(
+    spec: StudySpec,
+    operator: Operator,
+    crew: Crew,
+    tell: Listener,
+    settings: Settings,
+    *,
+    budget: Budget,
+    fresh: bool,
+    go_on: bool,
+) -> tuple[StudyRunner, int, bool]:
+    """Run a study to its end and return what did, the study's id, and whether it is finished."""
+    import tuner.store.store  # noqa: F401 - 0.3 s, while the processes start
+    from tuner.study.runner import StudyRunner
+
+    plan, definition, sources = define_study(spec, operator, crew.worker)
+    with open_database(settings, create=True, writable=True) as store:
+        runner = StudyRunner(
+            operator=operator,
+            spec=spec,
+            plan=plan,
+            definition=definition,
+            sources=sources,
+            recorder=store.recorder(),
+            worker=crew.worker,
+            builds=crew.builders(spec.limits.build_timeout_s),
+            start_workers=crew.open_workers,
+            keep_workers_ready=crew.keep_ready,
+            listener=tell,
+            budget=budget,
+            fresh=fresh,
+            go_on=go_on,
+        )
+        return runner, *runner.run()
 
 
 def _is_finished(definition: StudyDefinition, settings: Settings) -> bool:
@@ -185,20 +181,20 @@ def _load(
 
 
 def define_study(
-    spec: StudySpec, operator: Operator, worker: DeviceWorker
+    spec: StudySpec, operator: Operator, device: DeviceWorker | Ready
 ) -> tuple[Plan, StudyDefinition, dict[str, KernelSource]]:
     """Return the plan, the stored definition and the sources of a study on a device."""
     from tuner.study.plan import make_plan
 
-    plan = make_plan(spec, operator, worker.facts)
+    plan = make_plan(spec, operator, device.facts)
     names = [each.name for each in spec.implementations(operator)]
     sources = {name: operator.source(operator.implementation(name)) for name in names}
     definition = StudyDefinition(
         name=spec.name,
         operator=operator.name,
         spec=spec.as_plain(),
-        device_id=worker.facts.device_id,
-        environment=worker.environment,
+        device_id=device.facts.device_id,
+        environment=device.environment,
         protocol=spec.protocol,
         sources={
             name: SourceText(each.source_hash, each.language, each.entry, each.main, each.files)
@@ -212,15 +208,16 @@ def define_study(
     return plan, definition, sources
 
 
-def _result(store: Store, study_id: int, runner: StudyRunner, *, finished: bool) -> StudyResult:
-    """Return what a run left behind, but for how long it took."""
+def _read(runner: StudyRunner, study_id: int, settings: Settings, *, finished: bool) -> StudyResult:
+    """Read what a run left behind, but for how long it took."""
     from tuner.store import queries
     from tuner.store.controls import study_controls
 
-    answers, unanswered = _answers(store, runner.operator, runner.plan, runner.definition)
-    with store.session() as session:
-        counts = queries.counts_by_outcome(session, study_id)
-        controls = study_controls(session, study_id)
+    with open_database(settings, create=False, writable=False) as store:
+        answers, unanswered = _answers(store, runner.operator, runner.plan, runner.definition)
+        with store.session() as session:
+            counts = queries.counts_by_outcome(session, study_id)
+            controls = study_controls(session, study_id)
     own = tuple(each for each in controls if each.run_started_at == runner.controls.started_at)
     return StudyResult(
         study_id, runner.spec.name, finished, counts, answers, unanswered, runner.uncovered(), own,

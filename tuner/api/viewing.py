@@ -143,8 +143,8 @@ def study_view(study: str | int, settings: Settings) -> StudyView:
         NotFound: There is no such study, or no database.
         UsageError: It has too many trials for one page.
     """
-    from tuner.report.controls import controls_table
     from tuner.report.controls import marks
+    from tuner.report.controls_table import controls_table
     from tuner.report.tables import environment_table
     from tuner.report.tables import study_facts
 

@@ -14,7 +14,7 @@ from typing import Any
 from tuner.report.chart_style import template
 from tuner.report.charts import all_charts
 from tuner.report.charts import ChartGroup
-from tuner.report.controls import controls_table
+from tuner.report.controls_table import controls_table
 from tuner.report.markdown import warnings_of
 from tuner.report.study_report import StudyReport
 from tuner.report.tables import best_table

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from tuner.report.controls import controls_table
 from tuner.report.controls import marks
+from tuner.report.controls_table import controls_table
 from tuner.report.study_report import StudyReport
 from tuner.report.tables import best_table
 from tuner.report.tables import Cell

@@ -1,0 +1,46 @@
+"""The controls of a study as a table."""
+
+from __future__ import annotations
+
+from tuner.domain.controls import MAX_SENTINEL_DRIFT
+from tuner.domain.controls import RunControls
+from tuner.report.shown import MISSING
+from tuner.report.shown import number
+from tuner.report.study_report import StudyReport
+from tuner.report.tables import Cell
+from tuner.report.tables import Table
+
+
+def controls_table(report: StudyReport) -> Table:
+    """Return the controls of a study, a row each run and workload."""
+    labels = {each.workload: each.label for each in report.workloads}  # each has a sentinel
+    return Table(
+        "controls",
+        "Controls: null kernel, copy and sentinel",
+        (
+            "shape", "run", "null kernel µs", "copy µs", "copy GB/s", "sentinel µs",
+            "measurements", "drift", "mark",
+        ),
+        tuple(_row(each, labels[each.workload]) for each in report.controls),
+        "Measured beside the trials, at start, regularly and at the end of each run. The null "
+        "kernel does nothing; the copy moves as many bytes as the problem must; the sentinel is "
+        "one config of the study, and its drift is how far its medians lie apart. A run that "
+        f"drifts by more than {MAX_SENTINEL_DRIFT:.0%} is marked: its times compare less surely.",
+    )  # fmt: skip
+
+
+def _row(run: RunControls, label: str) -> tuple[Cell, ...]:
+    times = dict.fromkeys(map(number, (run.sentinel_low_us, run.sentinel_high_us)))
+    drift = MISSING if run.drift is None else f"{run.drift:.2%}"
+    mark = "drifted" if run.is_marked else ""
+    return (
+        Cell(label),
+        Cell(run.run_started_at.isoformat(timespec="seconds")),
+        Cell(number(run.null_us), "number"),
+        Cell(number(run.copy_us), "number"),
+        Cell(number(run.copy_gb_s), "number"),
+        Cell(" to ".join(times), "number"),
+        Cell(str(run.sentinel_count), "number"),
+        Cell(drift, "number", strong=run.is_marked),
+        Cell("; ".join(filter(None, (mark, *run.failures))) or MISSING),
+    )
