@@ -122,12 +122,12 @@ def test_a_damaged_file_is_nothing(settings: Settings, text: str) -> None:
     assert recall("cpu", settings) is None
 
 
-def remember_gpu(settings: Settings) -> None:
+def remember_gpu(settings: Settings, kind: str = "cuda") -> None:
     """Remember a GPU on the machine that the test has laid out."""
     said = remembered.messages.decode(
         json.loads(next(files(settings)).read_text())["said"].encode()
     )
-    gpu = replace(said, facts=replace(said.facts, device_id="cuda:0", kind="cuda"))
+    gpu = replace(said, facts=replace(said.facts, device_id="cuda:0", kind=kind))
     remembered.remember("auto", settings, gpu, 1)
 
 
@@ -156,11 +156,28 @@ def test_a_changed_machine_is_asked_again(
     assert recall("auto", settings) is None
 
 
-def test_a_gpu_whose_driver_can_not_be_seen_is_not_remembered(
-    settings: Settings, machine: Path
+@pytest.mark.parametrize(("library", "known"), [("libnvrtc.so", False), ("libcuda.so.580", True)])
+def test_a_gpu_is_remembered_only_where_a_change_of_its_driver_shows(
+    settings: Settings, machine: Path, library: str, known: bool
 ) -> None:
     (machine / "proc/driver/nvidia/version").unlink()
+    path = write(machine, library, "1")
+    write(machine, "proc/1/maps", f"7f00-7f01 r-xp 0 08:01 5 {path}\n")
     remember_gpu(settings)
+    assert (recall("cuda:0", settings) is not None) == known
+
+
+def test_data_that_a_worker_has_mapped_may_change(settings: Settings, machine: Path) -> None:
+    path = write(machine, "cache-index", "1")
+    maps = (machine / "proc/1/maps").read_text()
+    write(machine, "proc/1/maps", f"{maps}7f02-7f03 rw-s 0 08:01 6 {path}\n")
+    remember_gpu(settings)
+    path.unlink()
+    assert recall("cuda:0", settings) is not None
+
+
+def test_a_device_of_a_plug_in_is_not_remembered(settings: Settings, machine: Path) -> None:
+    remember_gpu(settings, "other")
     assert recall("cuda:0", settings) is None
 
 

@@ -32,10 +32,10 @@ MAX_AGE_S = 3600.0
 _PROC = Path("/proc")
 _SYS = Path("/sys")
 _DEV = Path("/dev")
-# Without these a change of driver or devices would not be seen.
-_REQUIRED = {
-    "cuda": "driver/nvidia/version",  # below /proc
-    "hip": "class/kfd/kfd/topology/system_properties",  # below /sys
+# Without one of these signs, or a mapped file of this name, a change of driver would not be seen.
+_DRIVER_SIGNS = {
+    "cuda": ("driver/nvidia/version", "libcuda.so"),  # below /proc
+    "hip": ("class/kfd/kfd/topology/system_properties", "libhsa-runtime64.so"),  # below /sys
 }
 _NOT_REMEMBERED_AS_AUTO = ("cpu",)  # `auto` means it where nothing else is usable: that may change
 # They differ from one shell to the next, and say nothing of the machine.
@@ -63,17 +63,18 @@ def remember(asked: str, settings: Settings, ready: messages.Ready, worker_pid: 
         worker_pid: Of that worker, which is still there.
     """
     kind, signs = ready.facts.kind, _signs(settings)
-    if kind not in ("cpu", *_REQUIRED) or (kind in _REQUIRED and _REQUIRED[kind] not in signs):
-        return
     names = {asked, ready.facts.device_id}
     if kind in _NOT_REMEMBERED_AS_AUTO:
         names.discard("auto")
     with contextlib.suppress(OSError):  # a folder that can't be written, a worker that is gone
+        files = _stamps(_libraries(worker_pid))
+        if kind != "cpu" and not _shows_driver(kind, signs, files):
+            return
         kept = {
             "said": messages.encode(ready).decode(),
             "at_s": time.time(),
             "signs": content_hash(signs),
-            "files": _stamps(_mapped_files(worker_pid)),
+            "files": files,
         }
         for name in names:
             _write(_path(name, settings), json.dumps(kept))
@@ -94,6 +95,13 @@ def recall(asked: str, settings: Settings) -> messages.Ready | None:
     return said if isinstance(said, messages.Ready) else None
 
 
+def _shows_driver(kind: str, signs: Iterable[str], files: Iterable[str]) -> bool:
+    if kind not in _DRIVER_SIGNS:
+        return False  # a plug-in's: nobody knows what it depends on
+    sign, library = _DRIVER_SIGNS[kind]
+    return sign in signs or any(Path(each).name.startswith(library) for each in files)
+
+
 def _path(asked: str, settings: Settings) -> Path:
     return settings.cache_dir / "devices" / f"{content_hash(asked)[:16]}.json"
 
@@ -112,7 +120,9 @@ def _signs(settings: Settings) -> dict[str, str]:
     gpus = _below(_PROC, "driver/nvidia/gpus/*")
     return {
         **_texts(_PROC, ("sys/kernel/random/boot_id", "driver/nvidia/version")),
-        **_texts(_SYS, ("module/amdgpu/version", "module/amdgpu/srcversion", _REQUIRED["hip"])),
+        **_texts(
+            _SYS, ("module/amdgpu/version", "module/amdgpu/srcversion", _DRIVER_SIGNS["hip"][0])
+        ),
         **_texts(_SYS, _below(_SYS, "class/kfd/kfd/topology/nodes/*/properties")),
         **_texts(_SYS, _pci_ids(gpus)),
         "gpus": " ".join(gpus),
@@ -175,12 +185,13 @@ def _stamps(paths: Iterable[str]) -> dict[str, list[int]]:
     return found
 
 
-def _mapped_files(pid: int) -> set[str]:
-    """Return the files that a process has mapped, its libraries among them."""
+def _libraries(pid: int) -> set[str]:
+    """Return the files whose code a process has mapped."""
     text = (_PROC / str(pid) / "maps").read_text(encoding="utf-8", errors="replace")
-    fields = (line.split(maxsplit=5) for line in text.splitlines())
-    paths = {each[5] for each in fields if len(each) == 6}
-    return {each for each in paths if each.startswith("/") and not each.startswith("/dev/")}
+    fields = [line.split(maxsplit=5) for line in text.splitlines()]
+    return {
+        each[5] for each in fields if len(each) == 6 and "x" in each[1] and each[5].startswith("/")
+    }
 
 
 def _below(root: Path, pattern: str) -> list[str]:
