@@ -78,6 +78,18 @@ def test_worker_and_builders_start_at_once(settings: Settings) -> None:
         assert len(children() - before) == 2
 
 
+def test_builders_of_whatever_device_there_is_start_when_it_is_known(settings: Settings) -> None:
+    before = children()
+    with Crew("auto", LANGUAGES, settings) as crew:
+        crew.start(builds=1)
+        assert len(children() - before) == 1
+        crew.builders(60.0)
+        deadline = time.monotonic() + 10.0
+        while len(children() - before) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(children() - before) == 2
+
+
 def test_a_crew_that_was_not_needed_is_thrown_away(settings: Settings) -> None:
     with Crew("cpu", LANGUAGES, settings) as crew:
         crew.start(builds=2)

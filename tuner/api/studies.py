@@ -111,7 +111,7 @@ def open_crew(
     languages = sorted({each.language for each in spec.implementations(operator)})
     if said is not None and _is_finished(define_study(spec, operator, said)[1], settings):
         return Crew(device_id, languages, settings, said)
-    crew = Crew(device_id, languages, settings)
+    crew = Crew(device_id if said is None else said.facts.device_id, languages, settings)
     crew.start(most_builds(spec, operator))
     return crew
 

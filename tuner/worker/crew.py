@@ -49,6 +49,7 @@ class Crew:
         self._languages = tuple(languages)
         self._settings = settings
         self._said = said
+        self._builds = 0
         self._opening: WorkerProcess | None = None
         self._builders: BuilderProcesses | None = None
         self._spares: list[WorkerProcess] = []
@@ -65,9 +66,10 @@ class Crew:
         Args:
             builds: The most kernels that will be built at a time.
         """
+        self._builds = builds
         self._opening = begin_opening(self._device_id, self._settings, self._languages)
         if self._device_id != "auto":  # which device that is, its worker will say
-            self._builders_for(self._device_id).start(builds, self._languages)
+            self._builders_for(self._device_id)
 
     @cached_property
     def worker(self) -> DeviceWorker:
@@ -152,6 +154,7 @@ class Crew:
         if self._builders is None:
             share = share_cores(device_id.partition(":")[0], own_cores(), own_quota())
             self._builders = BuilderProcesses(device_id, self._settings, share)
+            self._builders.start(self._builds, self._languages)
         return self._builders
 
 
