@@ -106,7 +106,7 @@ class InstantWorker:
         trial = TrialJob(job.kernel, job.problem, job.sampling)
         return [self.run_trial(trial, limits) for _ in ControlKind]
 
-    def prepare(self, job: ConfirmJob) -> None:
+    def prepare(self, job: ConfirmJob, *, screening: bool = False) -> None:
         """Do nothing."""
 
     def await_prepared(self, limits: Limits) -> None:

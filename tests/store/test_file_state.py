@@ -11,6 +11,7 @@ import pytest
 
 from tuner.store import open_store
 from tuner.store.file_state import file_state
+from tuner.store.file_state import settled_state
 
 
 @pytest.fixture
@@ -72,6 +73,14 @@ def test_to_read_is_to_change_nothing(url: str) -> None:
         with open_store(url, create=False, writable=writable) as store, store.session() as session:
             assert store.queries.list_studies(session) == []
         assert file_state(url) == before
+
+
+def test_a_state_counts_once_it_has_lasted_longer_than_a_step_of_the_clock(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settled_state(url) == file_state(url)
+    monkeypatch.setattr(time, "sleep", lambda _: commit(url, "meanwhile"))
+    assert settled_state(url) is None
 
 
 def exchange(path: Path) -> None:

@@ -24,6 +24,7 @@ from tuner.domain.study import StudyDefinition
 from tuner.operator import Operator
 from tuner.settings import Settings
 from tuner.store.file_state import file_state
+from tuner.store.file_state import settled_state
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -42,7 +43,7 @@ def keep(
         operator: The operator under study.
         settings: Name database and cache.
     """
-    before = file_state(settings.db)
+    before = settled_state(settings.db)
     result = read()
     if result.finished and before is not None and before == file_state(settings.db):
         # The controls are those of the run that has ended.

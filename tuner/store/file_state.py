@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import os
+import time
 
 from tuner.domain.identity import content_hash
 from tuner.store.location import locate
 
 _HEADER_BYTES = 100  # of SQLite's file format: change counter, schema cookie, ...
 _LOG_HEADER_BYTES = 32  # its salts change whenever the log begins anew
+
+_CLOCK_STEP_S = 0.02  # more than a step of the clock that stamps files: 10 ms at most on Linux
+
+
+def settled_state(url: str) -> str | None:
+    """Return the state of a file such that every later commit makes another one.
+
+    Two commits within one step of the file system's clock may leave the same state: this one lasted
+    for longer. None where it did not, or can't be told.
+
+    Args:
+        url: As ``open_store`` takes it.
+    """
+    state = file_state(url)
+    time.sleep(_CLOCK_STEP_S)
+    return state if state == file_state(url) else None
 
 
 def file_state(url: str) -> str | None:
