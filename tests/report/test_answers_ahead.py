@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -71,8 +72,13 @@ def test_only_what_has_changed_is_made_again(
     ahead = api.AnswersAhead(answers, idle)
     ahead.make_all()
     made: list[api.Asked] = []
-    make = answers.best_json
-    monkeypatch.setattr(answers, "best_json", lambda each: made.append(each) or make(each))
+    make = answers.keep_ahead
+
+    def noting(questions: Sequence[api.Asked]) -> None:
+        made.extend(questions)
+        make(questions)
+
+    monkeypatch.setattr(answers, "keep_ahead", noting)
     ahead.make_all()
     assert made == []
     add_trial(settings, 5.0, shape=(16, 8))
@@ -100,9 +106,41 @@ def test_no_more_are_made_than_there_is_room_for(
 ) -> None:
     for rows in range(5, 9):
         add_trial(settings, 20.0, shape=(rows, 8))
-    monkeypatch.setattr("tuner.api.answers_ahead.MOST_AHEAD", 3)
+    monkeypatch.setattr("tuner.api.answers_ahead.MOST_AHEAD", 7)
+    monkeypatch.setattr("tuner.api.answers_ahead.AT_ONCE", 1)
     api.AnswersAhead(answers, idle).make_all()
-    assert answers.kept == 3
+    made = [
+        rows
+        for rows in range(5, 9)
+        if answers.kept_json_at_once(asked(f"{rows}x8", settings)) is not None
+    ]
+    assert made == [7, 8]  # the newest come first
+
+
+def test_answers_are_the_same_however_many_are_read_together(
+    answers: api.BestAnswers, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rows in range(5, 9):
+        for median_us in (20.0, 20.001, 30.0):
+            add_trial(settings, median_us * rows, shape=(rows, 8))
+    api.AnswersAhead(answers, idle).make_all()
+    found = {
+        shape: answers.kept_json_at_once(asked(shape, settings))
+        for shape in (f"{rows}x8" for rows in range(5, 9))
+    }
+    assert None not in found.values()
+    assert found == {shape: answers.best_json(asked(shape, settings)) for shape in found}
+
+
+def test_what_nobody_can_answer_is_passed_over(
+    answers: api.BestAnswers, settings: Settings
+) -> None:
+    """An operator whose folder is gone does not keep the others from their answers."""
+    gone = api.Asked("gone", asked(SHAPE, settings).question, None)
+    add_trial(settings, 20.0, shape=(16, 8))
+    answers.keep_ahead([gone, asked("999x9", settings), asked("16x8", settings)])
+    assert answers.kept_json_at_once(asked("16x8", settings)) is not None
+    assert not answers.may_be_kept(gone)
 
 
 def test_what_a_failure_kept_from_being_made_is_made_later(
@@ -110,12 +148,12 @@ def test_what_a_failure_kept_from_being_made_is_made_later(
 ) -> None:
     add_trial(settings, 20.0, shape=(16, 8))
 
-    def fail(_asked: api.Asked) -> bytes:
+    def fail(_questions: Sequence[api.Asked]) -> None:
         raise DatabaseProblem("the server is away")
 
     ahead = api.AnswersAhead(answers, idle)
     with monkeypatch.context() as failing:
-        failing.setattr(answers, "best_json", fail)
+        failing.setattr(answers, "keep_ahead", fail)
         with pytest.raises(DatabaseProblem):
             ahead.make_all()
     ahead.make_all()
@@ -164,3 +202,22 @@ def test_the_thread_goes_on_when_the_database_comes_later(
             time.sleep(0.05)
         assert answers.kept > 0
     answers.close()
+
+
+def test_the_beginning_ends_with_the_first_pass_or_after_a_while(
+    answers: api.BestAnswers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = api.AnswersAhead(answers, idle)
+    assert not ahead.is_beginning  # nobody makes any
+    may_go_on = threading.Event()
+    monkeypatch.setattr(answers, "keep_ahead", lambda _: may_go_on.wait(PATIENCE_S))
+    with ahead:
+        assert ahead.is_beginning
+        with monkeypatch.context() as later:
+            later.setattr("tuner.api.answers_ahead.LONGEST_BEGINNING_S", 0.0)
+            assert not ahead.is_beginning
+        may_go_on.set()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while ahead.is_beginning and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        assert time.monotonic() < deadline_s

@@ -409,6 +409,16 @@ def test_ready_says_why_not(
     assert "tuner_database_up 0.0" in outdated.get("/metrics").text
 
 
+def test_it_is_not_ready_while_the_first_answers_are_made(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.AnswersAhead, "is_beginning", True)
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["error"]) == (503, "not_ready")
+    assert client.get("/healthz").status_code == 200
+    assert client.get("/api/v1/studies").status_code == 200
+
+
 def test_metrics_count_trials_jobs_and_requests(client: TestClient, settings: Settings) -> None:
     read(client, "best", operator="planted", shape="6x40")
     client.get("/api/v1/studies/planted")

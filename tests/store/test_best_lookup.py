@@ -16,6 +16,7 @@ from tuner.api.question import Question
 from tuner.domain.outcome import Outcome
 from tuner.store import queries
 from tuner.store import Store
+from tuner.store.answer_reads import AnswerReads
 from tuner.store.paging import trial_rows
 from tuner.store.paging import TrialFilter
 from tuner.testing.store_steps import confirm
@@ -28,6 +29,7 @@ from tuner.testing.store_values import WORKLOAD
 HERE = make_environment()
 HASHES = {"block": make_source("block").source_hash}
 SAMPLES = "tuner_sample"
+ANY = Question(WORKLOAD.shape)
 
 
 @contextmanager
@@ -62,7 +64,9 @@ def fill(store: Store, *medians_us: float, driver: str = "1.0") -> None:
 def ask(session: Session, question: Question | None = None) -> list[str]:
     """Ask for the best and return the statements that took."""
     with recorded(session) as sent:
-        answer_question(session, question or Question(WORKLOAD.shape), WORKLOAD, HERE, HASHES)
+        answer_question(
+            AnswerReads(session), question or Question(WORKLOAD.shape), WORKLOAD, HERE, HASHES
+        )
     return [statement for statement, _ in sent]
 
 
@@ -87,7 +91,9 @@ def test_a_clear_winner_needs_no_samples(store: Store) -> None:
 def test_samples_are_read_of_those_only_that_may_tie(store: Store) -> None:
     fill(store, 10.0, 20.0, 10.001, 30.0)
     with store.session() as session, recorded(session) as sent:
-        answer = answer_question(session, Question(WORKLOAD.shape), WORKLOAD, HERE, HASHES)
+        answer = answer_question(
+            AnswerReads(session), Question(WORKLOAD.shape), WORKLOAD, HERE, HASHES
+        )
     ((_, parameters),) = [each for each in sent if SAMPLES in each[0]]
     assert isinstance(parameters, tuple)
     assert [each for each in parameters if isinstance(each, int)] == [1, 3]
@@ -131,7 +137,7 @@ def test_every_statement_goes_by_an_index(store: Store, question: Question) -> N
     fill(store, 10.0, 10.001, 20.0)
     with store.session() as session:
         with recorded(session) as sent:
-            answer_question(session, question, WORKLOAD, HERE, HASHES)
+            answer_question(AnswerReads(session), question, WORKLOAD, HERE, HASHES)
         lines = plan(session, sent)
     assert any("ix_tuner_trial_workload_id_confirmed_median_us" in line for line in lines)
     assert [line for line in lines if line.startswith("SCAN")] == []

@@ -33,6 +33,8 @@ from tuner.settings import Settings
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from tuner.store.answer_reads import AnswerReads
+
 
 def best(
     operator: str,
@@ -98,6 +100,7 @@ def open_answer(
         DeviceUnavailable: The device can't be used.
         DatabaseProblem: The database can't be used.
     """
+    from tuner.store.answer_reads import AnswerReads
     from tuner.store.known_devices import registered_devices
 
     operator_here = find_operator(wanted.operator, settings)
@@ -110,8 +113,9 @@ def open_answer(
                 registered = registered_devices(session)
             here = find_device(wanted.device, settings, registered)
         with store.session() as session:
-            answer = answer_question(session, wanted.question, workload, here, hashes)
-            yield session, _with_all_samples(session, answer)
+            reads = AnswerReads(session)
+            answer = answer_question(reads, wanted.question, workload, here, hashes)
+            yield session, _with_all_samples(reads, answer)
 
 
 def answer_here(
@@ -122,12 +126,15 @@ def answer_here(
     Raises:
         NotFound: Nothing matches; the message says what differs.
     """
-    answer = answer_question(session, Question(asked.shape), asked, here, hashes)
-    return _with_all_samples(session, answer)
+    from tuner.store.answer_reads import AnswerReads
+
+    reads = AnswerReads(session)
+    answer = answer_question(reads, Question(asked.shape), asked, here, hashes)
+    return _with_all_samples(reads, answer)
 
 
 def answer_question(
-    session: Session,
+    reads: AnswerReads,
     question: Question,
     asked: Workload,
     here: Environment | None,
@@ -136,7 +143,7 @@ def answer_question(
     """Answer from an open store, reading no more of it than decides the answer.
 
     Args:
-        session: Of the store.
+        reads: Of the store.
         question: What is asked.
         asked: The question's workload.
         here: Machine and toolchain to answer for; None where the question has an architecture.
@@ -146,37 +153,30 @@ def answer_question(
         NotFound: Nothing matches; the message says what differs.
     """
     from tuner.report.controls import notes_of
-    from tuner.store.controls import trial_controls
 
-    answer = _matching_answer(session, question, asked, here, hashes)
-    runs = trial_controls(session, answer.best.trial_id)
-    return replace(answer, notes=(*answer.notes, *notes_of(runs, answer.best.median_us)))
+    answer = _matching_answer(reads, question, asked, here, hashes)
+    notes = notes_of(reads.controls(answer.best.trial_id), answer.best.median_us)
+    return replace(answer, notes=(*answer.notes, *notes))
 
 
 def _matching_answer(
-    session: Session,
+    reads: AnswerReads,
     question: Question,
     asked: Workload,
     here: Environment | None,
     hashes: Mapping[str, str],
 ) -> BestAnswer:
-    from tuner.store import queries
-
-    candidates = partial(queries.best_candidates, session, implementation=question.implementation)
-
-    def read_samples(trial_ids: Sequence[int]) -> Mapping[int, tuple[tuple[float, ...], ...]]:
-        return queries.process_samples(session, trial_ids)
-
+    candidates = partial(reads.candidates, implementation=question.implementation)
     if here is None or question.match == "same-arch":
         architecture = question.architecture or (here and here.identity.get("architecture")) or ""
         found = candidates(asked, architecture=architecture)
         return answer_same_architecture(
-            found, asked, architecture, here, hashes, read_samples=read_samples
+            found, asked, architecture, here, hashes, read_samples=reads.samples
         )
     wanted, notes = asked, []
     if question.match == "nearest-shape":
-        shapes = queries.tuned_shapes(
-            session, asked, environment_key=here.key, implementation=question.implementation
+        shapes = reads.tuned_shapes(
+            asked, environment_key=here.key, implementation=question.implementation
         )
         nearest = nearest_shape(shapes, asked.shape)
         if nearest is not None and nearest != asked.shape:
@@ -189,17 +189,15 @@ def _matching_answer(
         found = candidates(wanted)  # of every environment, to say what differs
     match: Match = "nearest-shape" if notes else "exact"
     return answer_exact(
-        found, asked, here, hashes, match=match, notes=notes, read_samples=read_samples
+        found, asked, here, hashes, match=match, notes=notes, read_samples=reads.samples
     )
 
 
-def _with_all_samples(session: Session, answer: BestAnswer) -> BestAnswer:
+def _with_all_samples(reads: AnswerReads, answer: BestAnswer) -> BestAnswer:
     """Return an answer whose candidates all have their samples, read or not to decide it."""
-    from tuner.store import queries
-
     listed = [answer.best, *answer.ties, *([answer.runner_up] if answer.runner_up else [])]
     missing = [each.trial_id for each in listed if not each.samples_us]
-    samples = queries.process_samples(session, missing)
+    samples = reads.samples(missing)
 
     def filled(candidate: BestCandidate) -> BestCandidate:
         found = samples.get(candidate.trial_id)

@@ -12,6 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.api.answer import answer_question
@@ -22,17 +25,33 @@ from tuner.api.known_devices import DeviceFinder
 from tuner.api.known_devices import DeviceRecall
 from tuner.api.known_devices import find_here
 from tuner.api.known_devices import recall_nothing
+from tuner.api.known_operators import KnownOperator
 from tuner.api.known_operators import OperatorMemory
 from tuner.api.known_operators import SETTLED_NS
 from tuner.api.question import Asked
 from tuner.domain.environment import Environment
+from tuner.domain.workload import Workload
+from tuner.errors import NotFound
+from tuner.errors import UsageError
 from tuner.report.json_text import json_text
 from tuner.settings import Settings
 
 if TYPE_CHECKING:
+    from tuner.store.answer_reads import AnswerReads
+    from tuner.store.known_devices import RegisteredDevice
     from tuner.store.tuned import TunedWorkload
 
 Look = OpenDatabase  # outside this module, only to be handed back
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A question, with what its answer follows from beside the database."""
+
+    asked: Asked
+    workload: Workload
+    known: KnownOperator
+    here: Environment | None
 
 
 class BestAnswers:
@@ -138,26 +157,71 @@ class BestAnswers:
             DeviceUnavailable: The device can't be used.
             DatabaseProblem: The database can't be used.
         """
-        known = self._operators.find(asked.operator)
-        workload = asked.question.workload(known.operator)
-        here = None
-        if asked.device is not None:
-            here = self._find_device(
-                asked.device, self._settings, self._keeper.current().registered
-            )
+        from tuner.store.answer_reads import AnswerReads
+
+        prepared = self._prepared(asked, self._keeper.current().registered)
         # Looked at before the answer is read: what is committed between the two makes the next
         # look differ.
         opened = self._keeper.current()
         read_at_s = self._clock()
         with opened.turns, opened.store.session() as session:
-            answer = answer_question(session, asked.question, workload, here, known.hashes)
-            content = json_text(answer.as_plain()).encode("ascii")
-        of_one = asked.question.match != "nearest-shape"
-        kept = KeptAnswer(content, workload.key if of_one else None, read_at_s, known, here)
+            kept = _answered(AnswerReads(session), prepared, read_at_s)
         self._keeper.keep(opened, asked, kept)
         if asked.device is not None:
             self._asked_devices.add(asked.device)
-        return content
+        return kept.content
+
+    def keep_ahead(self, questions: Sequence[Asked]) -> None:
+        """Make and keep the answers to questions, reading what they share once.
+
+        Those that have none are left out.
+
+        Args:
+            questions: About some dozens of workloads at most.
+
+        Raises:
+            DatabaseProblem: The database can't be used.
+        """
+        from tuner.store.answer_reads import AnswerReads
+
+        opened = self._keeper.current()
+        read_at_s = self._clock()
+        wanted = [each for each in questions if each not in opened.answers]
+        prepared = self._all_prepared(wanted, opened.registered)
+        workloads = {each.workload.key: each.workload for each in prepared}
+        with opened.turns, opened.store.session() as session:
+            reads = AnswerReads(session, list(workloads.values()))
+            for each in prepared:
+                with suppress(NotFound):
+                    self._keeper.keep(opened, each.asked, _answered(reads, each, read_at_s))
+
+    def _prepared(self, asked: Asked, registered: Sequence[RegisteredDevice]) -> _Prepared:
+        known = self._operators.find(asked.operator)
+        workload = asked.question.workload(known.operator)
+        here = None
+        if asked.device is not None:
+            here = self._find_device(asked.device, self._settings, registered)
+        return _Prepared(asked, workload, known, here)
+
+    def _all_prepared(
+        self, questions: Sequence[Asked], registered: Sequence[RegisteredDevice]
+    ) -> list[_Prepared]:
+        """Prepare what can be answered; look once for each operator and device."""
+        operators: dict[str, KnownOperator | None] = {}
+        devices: dict[str, Environment | None] = {}
+        prepared = []
+        for each in questions:
+            if each.operator not in operators:
+                operators[each.operator] = None
+                with suppress(NotFound, UsageError):
+                    operators[each.operator] = self._operators.find(each.operator)
+            if each.device is not None and each.device not in devices:
+                devices[each.device] = self._recall_device(each.device, registered)
+            known, here = operators[each.operator], devices.get(each.device or "")
+            if known is not None and (here is not None or each.device is None):
+                workload = each.question.workload(known.operator)
+                prepared.append(_Prepared(each, workload, known, here))
+        return prepared
 
     def take_changed(self) -> frozenset[str] | None:
         """Return the keys of workloads whose answers ended since the last call; None: all.
@@ -193,3 +257,11 @@ class BestAnswers:
     def close(self) -> None:
         """Give up the connections to the database."""
         self._keeper.close()
+
+
+def _answered(reads: AnswerReads, prepared: _Prepared, read_at_s: float) -> KeptAnswer:
+    question, workload = prepared.asked.question, prepared.workload
+    answer = answer_question(reads, question, workload, prepared.here, prepared.known.hashes)
+    content = json_text(answer.as_plain()).encode("ascii")
+    key = workload.key if question.match != "nearest-shape" else None
+    return KeptAnswer(content, key, read_at_s, prepared.known, prepared.here)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from tuner.domain.identity import content_hash
 
@@ -28,7 +29,7 @@ class FieldDifference:
         return f"{self.name}: {self.left} -> {self.right}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: the key is kept
 class Environment:
     """Machine and toolchain of a measurement.
 
@@ -40,7 +41,7 @@ class Environment:
     identity: Mapping[str, str]
     context: Mapping[str, str]
 
-    @property
+    @cached_property
     def key(self) -> str:
         """SHA-256 over the identity fields."""
         return content_hash(dict(self.identity))

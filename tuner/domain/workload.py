@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tuner.domain.identity import content_hash
 from tuner.domain.identity import Plain
@@ -14,7 +15,7 @@ from tuner.errors import UsageError
 MAX_DIMENSION = 2**63 - 1  # what a 64-bit kernel argument and an SQLite integer can hold
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: the key is kept
 class Workload:
     """An operator with everything that fixes the problem. Arrays are row-major.
 
@@ -82,7 +83,7 @@ class Workload:
                 hint="leave the padding out",
             )
 
-    @property
+    @cached_property
     def key(self) -> str:
         """SHA-256 of the identifying fields."""
         return content_hash(self.as_plain())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from datetime import UTC
 from functools import cache
@@ -86,14 +87,28 @@ def trial_controls(session: Session, trial_id: int) -> list[RunControls]:
     Those of its workload alone. A trial that is gone on with after a stop was measured in two
     runs; what took over another's verdict was measured with that one, and by its own processes.
     """
-    found = _read(session, _trial_query(), {"trial_id": trial_id})
-    if not found:
-        return []
-    moments: dict[int, list[datetime]] = {}
-    for study_id, moment in session.connection().execute(_moments_query(), {"trial_id": trial_id}):
-        moments.setdefault(study_id, []).append(moment)
-    measured = (each for each in found if each.covers(moments.get(each.study_id, ())))
-    return sorted(measured, key=lambda each: each.run_started_at)
+    return controls_of_trials(session, [trial_id])[trial_id]
+
+
+def controls_of_trials(session: Session, trial_ids: Sequence[int]) -> dict[int, list[RunControls]]:
+    """Return what ``trial_controls`` gives for each trial, in two statements for all of them."""
+    found: dict[int, list[RunControls]] = {each: [] for each in trial_ids}
+    values = {"trial_ids": list(trial_ids)}
+    runs = _read(session, _trials_query(), values) if trial_ids else []
+    if not runs:
+        return found
+    by_study: dict[tuple[int, str], list[RunControls]] = {}
+    for run in runs:
+        by_study.setdefault((run.study_id, run.workload.key), []).append(run)
+    moments: dict[tuple[int, int, str], list[datetime]] = {}
+    for trial_id, study_id, key, moment in session.connection().execute(_moments_query(), values):
+        moments.setdefault((trial_id, study_id, key), []).append(moment)
+    for (trial_id, study_id, key), times in moments.items():
+        runs_there = by_study.get((study_id, key), ())
+        found[trial_id] += [each for each in runs_there if each.covers(times)]
+    for of_one in found.values():
+        of_one.sort(key=lambda each: each.run_started_at)
+    return found
 
 
 def run_drifts() -> Subquery:
@@ -137,30 +152,35 @@ def _report_values(report: TrialReport) -> Values:
 
 # Asked with each answer to `best`: built once, as to build a statement takes longer than to run it.
 @cache
-def _trial_query() -> Select[Any]:
-    """Return the query of the controls of a trial's study and workload, and of its origin's."""
-    trial = table_of(TrialRow).c
-    which = select(trial.study_id, trial.workload_id).where(_is_trial_or_origin())
+def _trials_query() -> Select[Any]:
+    """Return the query of the controls of trials' studies and workloads, and of their origins'."""
+    asked, trial = _asked(), table_of(TrialRow)
+    which = select(trial.c.study_id, trial.c.workload_id).join(asked, _is_it_or_origin(asked))
     return _query().where(tuple_(_CONTROL.c.study_id, _CONTROL.c.workload_id).in_(which))
 
 
 @cache
 def _moments_query() -> Select[Any]:
-    """Return the query of when each process of a trial, and of its origin, was stored."""
-    trial, process = table_of(TrialRow), table_of(ProcessRow)
+    """Return the query of when each process of trials, and of their origins, was stored."""
+    asked, trial, process = _asked(), table_of(TrialRow), table_of(ProcessRow)
     return (
-        select(trial.c.study_id, process.c.recorded_at)
+        select(asked.c.id, trial.c.study_id, _WORKLOAD.c.key, process.c.recorded_at)
+        .select_from(asked)
+        .join(trial, _is_it_or_origin(asked))
+        .join(_WORKLOAD, _WORKLOAD.c.id == trial.c.workload_id)
         .join(process, process.c.trial_id == trial.c.id)
-        .where(_is_trial_or_origin())
     )
 
 
-@cache
-def _is_trial_or_origin() -> ColumnElement[bool]:
-    asked = table_of(TrialRow).alias()
-    origin = select(asked.c.reused_from_id).where(asked.c.id == bindparam("trial_id"))
+def _asked() -> Subquery:
+    trial = table_of(TrialRow).alias()
+    wanted = trial.c.id.in_(bindparam("trial_ids", expanding=True))
+    return select(trial.c.id, trial.c.reused_from_id).where(wanted).subquery("asked")
+
+
+def _is_it_or_origin(asked: Subquery) -> ColumnElement[bool]:
     own = table_of(TrialRow).c.id
-    return (own == bindparam("trial_id")) | (own == origin.scalar_subquery())
+    return own.in_([asked.c.id, asked.c.reused_from_id])
 
 
 def _query() -> Select[Any]:

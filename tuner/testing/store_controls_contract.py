@@ -18,6 +18,7 @@ from tuner.errors import DatabaseProblem
 from tuner.store import queries
 from tuner.store import Store
 from tuner.store.control_models import ControlRow
+from tuner.store.controls import controls_of_trials
 from tuner.store.controls import study_controls
 from tuner.store.controls import trial_controls
 from tuner.store.table import table_of
@@ -129,6 +130,8 @@ class StoreControlsContract(StoreFixtures):
                 trial_id: [each.run_started_at for each in trial_controls(session, trial_id)]
                 for trial_id in (early, late, taken_over, confirmed)
             }
+            together = controls_of_trials(session, list(runs))
+            assert controls_of_trials(session, []) == {}
             drifts = {
                 row["trial_id"]: row["sentinel_drift"] for row in queries.iter_trials(session)
             }
@@ -138,6 +141,10 @@ class StoreControlsContract(StoreFixtures):
             taken_over: [second],
             confirmed: [own, second],
         }
+        assert {
+            trial_id: [each.run_started_at for each in found]
+            for trial_id, found in together.items()
+        } == runs
         assert drifts == {  # of the run that measured it last
             early: pytest.approx(0.1),
             late: pytest.approx(0.1),

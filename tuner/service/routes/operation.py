@@ -29,13 +29,19 @@ async def health(_none: NoQuery) -> Response:
 
 
 @router.get("/readyz", responses=ok(schemas.State, "The database can be used"))
-def ready(settings: SettingsDep, _none: NoQuery) -> Response:
-    """Say whether requests can be answered; where they can't, answer 503 with the reason."""
+def ready(settings: SettingsDep, state: StateDep, _none: NoQuery) -> Response:
+    """Say whether requests can be answered; where they can't, answer 503 with the reason.
+
+    For the first few seconds they are answered, but slowly: no time to send work here.
+    """
     try:
         api.check_readable(settings)
     except TunerError as error:
         # Also where there is no database: here that is not a thing that was asked for.
         return error_answer(Problem(503, error.message, error.hint, "not_ready"))
+    if state.answers_ahead.is_beginning:
+        hint = "ask again in a second; requests are answered meanwhile, but slower"
+        return error_answer(Problem(503, "the first answers are being made", hint, "not_ready"))
     return json_answer({"schema": "tuner.state/1", "state": "ok"})
 
 
