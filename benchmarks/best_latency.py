@@ -4,8 +4,9 @@ Starts ``tuner serve`` (one process, without a worker) and asks it from this pro
 same machine: server and questioner share its cores. Each question is one request on a
 connection that stays open.
 
-- at once: right after the start, every question for the first time, while the service makes
-  answers ahead;
+- at once: from the moment it listens, before it says that it is ready, every question for the
+  first time, while the service makes answers ahead;
+- ready: from the moment ``/readyz`` says so, in a service started anew, likewise;
 - new: every question for the first time, after it has made those that it makes ahead;
 - repeated: the same questions again and again, in random order;
 - while written: repeated questions while another process confirms a trial ten times a second,
@@ -28,6 +29,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -135,32 +137,60 @@ def count_trials(database: str) -> int:
         return session.scalar(select(func.count()).select_from(table_of(TrialRow))) or 0
 
 
-def measure(database: str, clients: int, rate: float, most: int) -> tuple[list[Figures], float]:
+def measure(
+    database: str, clients: int, rate: float, most: int
+) -> tuple[list[Figures], float, float]:
     """Measure all ways of asking, each with so many requests at most.
 
     Returns:
-        The figures, and how many seconds after the start all answers were made ahead.
+        The figures, and how many seconds after the start the service, while nobody asked, was
+        ready, and after how many all answers were made ahead.
     """
     exact, others = questions(count_trials(database))
     repeated = random.Random(SEED).choices(exact, k=most)
-    size = min(most, (len(others) - 50) // 3)
-    parts = [others[50 + number * size : 50 + (number + 1) * size] for number in range(3)]
-    service, begun_s = Service(database), time.monotonic()
-    try:
+    size = min(most, (len(others) - 100) // 4)
+    warm_up, others = [*others[:100], *exact[:2]], others[100:]
+    parts = [others[number * size : (number + 1) * size] for number in range(4)]
+    with serving(database) as service:
         asks = Questioner(service, clients)
-        asks.closed("warm-up", others[:50] + exact[:1])
+        asks.closed("warm-up", warm_up[::2])
         found = [asks.closed("at once", parts[0])]
+    begun_s = time.monotonic()
+    with serving(database) as service:
+        wait_until_ready(service)
+        ready_s = time.monotonic() - begun_s
+        asks = Questioner(service, clients)
+        asks.closed("warm-up", warm_up[1::2])
+        found.append(asks.closed("ready", parts[1]))
         wait_for_answers(service)
         made_s = time.monotonic() - begun_s
-        found += [asks.closed("new", parts[1]), asks.open("new", parts[2], rate)]
+        found += [asks.closed("new", parts[2]), asks.open("new", parts[3], rate)]
         found.append(asks.closed("repeated", repeated))
         found.append(asks.open("repeated", repeated, 2 * rate))
         with writing(database):
             found.append(asks.closed("while written", repeated))
             found.append(asks.open("while written", repeated, rate))
+    return found, ready_s, made_s
+
+
+@contextlib.contextmanager
+def serving(database: str) -> Iterator[Service]:
+    """Run a service."""
+    service = Service(database)
+    try:
+        yield service
     finally:
         service.stop()
-    return found, made_s
+
+
+def wait_until_ready(service: Service) -> None:
+    """Wait until ``/readyz`` says that the service is ready."""
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://{service.host}/readyz", timeout=60):
+                return
+        except urllib.error.HTTPError:
+            time.sleep(0.05)
 
 
 def wait_for_answers(service: Service) -> None:
@@ -188,7 +218,7 @@ def main() -> int:
         keep_writing(options.db)
     where = machine()
     kind = kind_of(options.db)
-    found, made_s = measure(options.db, options.clients, options.rate, options.requests)
+    found, ready_s, made_s = measure(options.db, options.clients, options.rate, options.requests)
     command = f"python benchmarks/best_latency.py --db {kind.upper()}_URL"
     command += f" --clients {options.clients} --requests {options.requests} --rate {options.rate:g}"
     write_section(
@@ -196,7 +226,8 @@ def main() -> int:
         f"`best` over HTTP, {kind}",
         [
             f"{count_trials(options.db)} trials. {where}",
-            f"{made_s:.0f} s after the start all answers were made ahead.",
+            f"Ready {ready_s:.1f} s after its process was started, and all answers made ahead "
+            f"after {made_s:.0f} s at most.",
             f"Command: `{command}`",
         ],
         HEADER,
