@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 import uvicorn
+from serving import own_addresses
 from serving import Serving
 from serving import TOKEN
 from working import wait
@@ -114,6 +115,21 @@ def test_the_process_that_takes_jobs_is_started_again_and_ends_with_the_service(
 def devices(service: Serving) -> list[dict[str, str]]:
     found: list[dict[str, str]] = service.client.get("/api/v1/devices").json()["items"]
     return found
+
+
+def test_others_reach_it_as_the_documentation_says(serving: Callable[..., Serving]) -> None:
+    service = serving("--no-work", "--host", OTHERS)
+    port = service.client.base_url.port
+
+    for called in own_addresses():
+        answer = service.client.get(f"http://{called}:{port}/api/v1/studies")
+        assert answer.status_code == 200, called
+    by_name = {"Host": f"{socket.gethostname()}:{port}"}
+    assert service.client.get("/api/v1/studies", headers=by_name).status_code == 200
+    first = service.log.splitlines()[0]
+    assert first.startswith("answers to ")
+    assert socket.gethostname().lower() in first
+    assert "IP addresses" in first
 
 
 def test_it_does_not_start_where_it_must_not(tmp_path: Path) -> None:

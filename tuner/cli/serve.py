@@ -27,7 +27,7 @@ def serve(
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option("--allowed-host", help="Further name it is called by.", metavar="NAME"),
+        typer.Option("--allowed-host", help="Further name it may be called by.", metavar="NAME"),
     ] = None,
     no_work: Annotated[
         bool, typer.Option("--no-work", help="Take no jobs; `tuner work` does, here or elsewhere.")
@@ -53,8 +53,6 @@ def serve(
 
     Example: openssl rand -hex 32 > token && tuner serve --token-file token
     """
-    from tuner.cli.output import say
-
     options.set_up_logging(quiet=quiet, verbose=verbose)
     try:
         from tuner.service.server import serve as run
@@ -74,7 +72,14 @@ def serve(
     )
     if not quiet:
         _show_requests()
-    run(settings, chosen, lambda url: say(f"listening on {url}"))
+    run(settings, chosen, _say_where)
+
+
+def _say_where(url: str, called: str) -> None:
+    from tuner.cli.output import say
+
+    say(f"answers to {called}; --allowed-host NAME adds a name")
+    say(f"listening on {url}")
 
 
 def read_token(path: Path) -> str:

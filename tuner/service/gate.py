@@ -61,6 +61,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         begun_s = time.perf_counter()
+        asked = Headers(scope=scope)
         status = 500
 
         async def sent(message: Message) -> None:
@@ -68,19 +69,18 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                add_headers(headers, scope["path"])
+                add_headers(headers, scope["path"], asked)
                 if headers.get("content-type", "").startswith(EVENTS_TYPE):
                     has_begun_to_wait()
             await send(message)
 
         try:
             with self._traffic.request() as has_begun_to_wait:
-                await self._answer(scope, receive, sent)
+                await self._answer(scope, asked, receive, sent)
         finally:
             self._note(scope, status, time.perf_counter() - begun_s)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             await _refuse(refusal, scope, receive, send)
