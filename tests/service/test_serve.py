@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -26,6 +28,7 @@ from working import wait
 
 from tuner.cli.serve import read_token
 from tuner.errors import UsageError
+from tuner.service import limits
 from tuner.service import protocol
 from tuner.service import supervisor
 from tuner.service.app import create_app
@@ -252,7 +255,68 @@ def test_connections_that_say_nothing_or_too_much_are_closed(address: tuple[str,
             for _ in range(100):
                 flood.sendall(b"X-Filler: " + b"x" * 8000 + b"\r\n")
         with contextlib.suppress(ConnectionResetError):
-            assert flood.recv(4096) == b""
+            assert flood.recv(4096)[:12] in (b"", b"HTTP/1.1 431")
+
+
+def received(address: tuple[str, int], request: bytes) -> tuple[int, dict[str, str], Any]:
+    """Return status, headers and JSON of the only answer to some bytes."""
+    with socket.create_connection(address, timeout=10.0) as connection:
+        connection.sendall(request)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))  # until it is closed
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode("ascii").split("\r\n")
+    headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in lines)}
+    assert int(headers["content-length"]) == len(body)
+    return int(first.split()[1]), headers, json.loads(body)
+
+
+HOST = b"Host: 127.0.0.1\r\n"
+UNREADABLE = [
+    ("GET /api/v1/studies/é HTTP/1.1\r\n".encode() + HOST + b"\r\n", 400, "ASCII"),
+    ("GET /?q=é HTTP/1.1\r\n".encode("latin-1") + HOST + b"\r\n", 400, "ASCII"),
+    (b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n", 400, "no HTTP"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "not HTTPS"),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "no HTTP"),
+    (b"GET / HTTP/1.1\r\nHost 127.0.0.1\r\n\r\n", 400, "no HTTP"),
+    (b"POST /login HTTP/1.1\r\n" + HOST + b"Content-Length: x\r\n\r\n", 400, "no HTTP"),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * protocol.MAX_HEADER_BYTES, 431, "bytes"),
+]
+
+
+@pytest.mark.parametrize(("request_", "status", "words"), UNREADABLE)
+def test_what_is_no_request_is_answered_in_the_shape_of_errors(
+    address: tuple[str, int], request_: bytes, status: int, words: str
+) -> None:
+    found, headers, fields = received(address, request_)
+
+    assert found == status
+    assert list(fields) == ["schema", "error", "message", "hint", "status"]
+    assert (fields["schema"], fields["status"]) == ("tuner.error/1", status)
+    assert words in fields["message"] + fields["hint"]
+    assert headers["content-type"] == "application/json"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["connection"] == "close"
+
+
+def test_with_too_many_connections_only_health_is_answered(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 3)
+
+    def get(path: bytes, more: bytes = b"") -> tuple[int, dict[str, str], Any]:
+        return received(address, b"GET " + path + b" HTTP/1.1\r\n" + HOST + more + b"\r\n")
+
+    closing = b"Connection: close\r\n"
+    assert get(b"/openapi.json", closing)[0] == 200
+    idle = [socket.create_connection(address, timeout=10.0) for _ in range(3)]
+    status, headers, fields = get(b"/openapi.json")
+    assert (status, fields["error"]) == (503, "too_many_connections")
+    assert fields["schema"] == "tuner.error/1"
+    assert int(headers["retry-after"]) > 0
+    assert get(b"/healthz", closing)[0] == 200
+    for connection in idle:
+        connection.close()
+    wait(lambda: get(b"/openapi.json", closing)[0] == 200, "the service to have room again")
 
 
 def test_it_makes_answers_before_they_are_asked_for(

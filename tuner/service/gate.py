@@ -25,7 +25,9 @@ from tuner.service.events import EVENTS_TYPE
 from tuner.service.headers import add_headers
 from tuner.service.headers import wants_page
 from tuner.service.limits import BodyRefused
+from tuner.service.limits import BUSY
 from tuner.service.limits import content_refusal
+from tuner.service.limits import is_too_busy
 from tuner.service.limits import RateLimit
 from tuner.service.limits import replayed
 from tuner.service.limits import whole_body
@@ -95,6 +97,8 @@ class Gate:
 
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         method, path = scope["method"], scope["path"]
+        if is_too_busy(scope):
+            return BUSY
         if method not in READ_METHODS:
             # Before the token is looked at: guesses are limited too.
             wait_s = self._writes.wait_s(_client(scope))
@@ -131,7 +135,7 @@ async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) 
         headers["WWW-Authenticate"] = "Bearer"
     if refusal.retry_after_s:
         headers["Retry-After"] = str(refusal.retry_after_s)
-    if refusal.status in (408, 413):
-        headers["Connection"] = "close"  # the rest of the body is not read
+    if refusal.status in (408, 413) or refusal is BUSY:
+        headers["Connection"] = "close"  # the rest of the body is not read; or there are too many
     problem = Problem(refusal.status, refusal.message, refusal.hint, refusal.error, headers)
     await error_answer(problem)(scope, receive, send)

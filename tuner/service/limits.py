@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import Message
 from starlette.types import Receive
+from starlette.types import Scope
 
 from tuner.service.headers import API_PREFIX
 from tuner.service.security import READ_METHODS
@@ -19,6 +20,9 @@ from tuner.service.security import Refusal
 MAX_BODY_BYTES = 64 * 1024
 BODY_TIMEOUT_S = 20.0
 MAX_CLIENTS = 10_000
+MAX_CONNECTIONS = 1000
+CONNECTIONS = "connections"  # key of a request's state: how many were open when it came
+HEALTH_PATH = "/healthz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,20 @@ class BodyRefused(Exception):
         self.refusal = refusal
 
 
+BUSY = Refusal(
+    503, "too_many_connections", f"more than {MAX_CONNECTIONS} connections are open",
+    "close those that are not in use, and ask again", retry_after_s=5,
+)  # fmt: skip
 TOO_LARGE = Refusal(413, "body_too_large", f"a body has at most {MAX_BODY_BYTES} bytes")
+
+
+def is_too_busy(scope: Scope) -> bool:
+    """Tell whether a request is refused because of the many connections beside its own.
+
+    Not so where only is asked whether the process lives: one that is busy need not be restarted.
+    """
+    connections: int = scope.get("state", {}).get(CONNECTIONS, 0)
+    return connections > MAX_CONNECTIONS and scope["path"] != HEALTH_PATH
 
 
 def content_refusal(method: str, path: str, headers: Headers) -> Refusal | None:

@@ -27,7 +27,6 @@ from tuner.service.work.process import start_worker
 from tuner.settings import Settings
 
 BACKLOG = 1024
-MAX_CONNECTIONS = 1000
 MAX_OPEN_FILES = 8192
 GRACE_S = 8
 KEEP_ALIVE_S = 30
@@ -143,7 +142,6 @@ def _config(app: FastAPI) -> uvicorn.Config:
         access_log=False,  # ours counts, and names no query
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
     )
