@@ -56,6 +56,7 @@ FORMS: tuple[tuple[str, dict[str, str]], ...] = (
     ("/studies/1/cancel", {}),
     ("/logout", {}),
 )
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 LOGIN = ("/login", {"token": TOKEN})  # the only write that needs no token
 
 
@@ -371,6 +372,13 @@ def test_a_body_of_unknown_length_is_cut_off(reader: TestClient, unchanged: None
     answer = reader.post("/api/v1/studies", content=chunks(), headers=headers)
 
     assert answer.status_code == 413
+
+
+def test_a_form_with_a_field_twice_starts_nothing(client: TestClient) -> None:
+    answer = client.post("/studies", content="study=planted&study=other", headers=FORM)
+
+    assert answer.status_code == 400
+    assert len(client.get("/api/v1/jobs").json()["items"]) == 3
 
 
 def test_an_action_takes_no_fields(client: TestClient) -> None:

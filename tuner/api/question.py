@@ -91,8 +91,14 @@ def asked(
     """Return a question; the parameters are those of ``best``.
 
     Raises:
-        UsageError: The shape is not understood, or the match needs a device.
+        UsageError: The shape is not understood, the match needs a device, or both a device and an
+            architecture are given.
     """
+    if device is not None and architecture is not None:
+        raise UsageError(
+            f"device {device[:40]!r} and architecture {architecture[:40]!r} are both given",
+            hint="leave one out: a device has an architecture",
+        )
     question = Question(
         shape=parse_shape(shape) if isinstance(shape, str) else tuple(shape),
         dtype=dtype,

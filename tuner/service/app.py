@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import APIRouter
+from fastapi import Depends
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
@@ -14,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from tuner import __version__
 from tuner import api
+from tuner.service.dependencies import check_repeats
 from tuner.service.dependencies import ServiceState
 from tuner.service.errors import handlers
 from tuner.service.gate import Gate
@@ -71,6 +73,7 @@ def create_app(
         title="tuner",
         version=__version__,
         description=DESCRIPTION,
+        openapi_url=None,  # a route of ours, which refuses parameters as the others do
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
@@ -88,16 +91,22 @@ def create_app(
         ],
         exception_handlers=handlers(error_page),
     )
-    for router in API_ROUTERS:
-        app.include_router(router)
-    for router in PAGE_ROUTERS:
-        app.include_router(router, include_in_schema=False)
+    _include(app)
     app.state.service = ServiceState(
         settings, access, metrics, devices, answers, answers_ahead, routes=routes
     )
     app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static")
     describe(app)
     return app
+
+
+def _include(app: FastAPI) -> None:
+    """Add all routes; none of them passes over a parameter that is given twice."""
+    checks = [Depends(check_repeats)]
+    for router in API_ROUTERS:
+        app.include_router(router, dependencies=checks)
+    for router in PAGE_ROUTERS:
+        app.include_router(router, dependencies=checks, include_in_schema=False)
 
 
 def _routes(routers: Sequence[APIRouter]) -> tuple[APIRoute, ...]:

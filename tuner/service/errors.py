@@ -66,6 +66,10 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+class InvalidRequest(errors.UsageError):
+    """A request is not as it is described."""
+
+
 PageMaker: TypeAlias = Callable[[Request, Problem], Response]
 Handler: TypeAlias = Callable[[Request, Any], Coroutine[Any, Any, Response]]
 

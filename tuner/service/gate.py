@@ -24,6 +24,7 @@ from tuner.service.errors import Problem
 from tuner.service.events import EVENTS_TYPE
 from tuner.service.headers import add_headers
 from tuner.service.headers import wants_page
+from tuner.service.limits import body_refusal
 from tuner.service.limits import BodyRefused
 from tuner.service.limits import BUSY
 from tuner.service.limits import content_refusal
@@ -89,10 +90,15 @@ class Gate:
             return
         if scope["method"] not in READ_METHODS:
             try:
-                receive = replayed(await whole_body(receive), receive)
+                body = await whole_body(receive)
             except BodyRefused as error:
                 await _refuse(error.refusal, scope, receive, send)
                 return
+            refusal = body_refusal(scope["path"], body)
+            if refusal is not None:
+                await _refuse(refusal, scope, receive, send)
+                return
+            receive = replayed(body, receive)
         await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:

@@ -22,6 +22,8 @@ from starlette.types import Send
 from tuner import api
 from tuner.errors import TunerError
 from tuner.service.answers import JSON_TYPE
+from tuner.service.dependencies import REPEATABLE
+from tuner.service.dependencies import repeated
 from tuner.service.errors import error_answer
 from tuner.service.errors import problem_of
 from tuner.service.metrics import Metrics
@@ -110,7 +112,11 @@ class Shortcut:
         if known is not None:
             return known
         given = QueryParams(query)
-        fields = {name: given.getlist(name) if name == "scalar" else given[name] for name in given}
+        if repeated(given) is not None:
+            return None
+        fields = {
+            name: given.getlist(name) if name in REPEATABLE else given[name] for name in given
+        }
         try:
             parameters = BestParameters.model_validate(fields)
         except ValidationError:

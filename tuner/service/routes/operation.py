@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.responses import Response
 
 from tuner import api
@@ -37,6 +39,13 @@ def ready(settings: SettingsDep, _none: NoQuery) -> Response:
         # Also where there is no database: here that is not a thing that was asked for.
         return error_answer(Problem(503, error.message, error.hint, "not_ready"))
     return json_answer({"schema": "tuner.state/1", "state": "ok"})
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def description(request: Request, _none: NoQuery) -> Response:
+    """Describe the API."""
+    described: FastAPI = request.app
+    return json_answer(described.openapi())
 
 
 @router.get("/metrics", responses=text("text/plain", "Prometheus' text format"))
