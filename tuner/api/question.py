@@ -13,6 +13,7 @@ from tuner.errors import UsageError
 from tuner.operator import Operator
 from tuner.report.best import Match
 from tuner.settings import Settings
+from tuner.ways import Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class Question:
     def __post_init__(self) -> None:
         if self.architecture is not None and self.match not in (None, "same-arch"):
             raise UsageError(
-                f"--match {self.match} needs a device to compare with, --arch names none",
-                hint="leave --arch out, or use --match same-arch",
+                f"match {self.match} needs a device to compare with, an architecture names none",
+                hint=f"{Way.NAME_NO_ARCHITECTURE}, or {Way.ASK_SAME_ARCHITECTURE}",
             )
 
     def workload(self, operator: Operator) -> Workload:

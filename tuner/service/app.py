@@ -29,6 +29,7 @@ from tuner.service.routes import API_ROUTERS
 from tuner.service.security import Access
 from tuner.service.shortcut import BEST_PATH
 from tuner.service.shortcut import Shortcut
+from tuner.service.telling import Teller
 from tuner.service.traffic import Traffic
 from tuner.settings import Settings
 
@@ -68,7 +69,9 @@ def create_app(
     answers_ahead = api.AnswersAhead(answers, traffic.free_share)
     metrics.show_answers(kept=lambda: answers.kept, waiting=lambda: answers_ahead.waiting)
     routes = _routes((*API_ROUTERS, *PAGE_ROUTERS))
-    best_route = next(each for each in routes if each.path == BEST_PATH)
+    state = ServiceState(
+        settings, access, Teller(settings), metrics, devices, answers, answers_ahead, routes=routes
+    )
     app = FastAPI(
         title="tuner",
         version=__version__,
@@ -77,27 +80,32 @@ def create_app(
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[
-            Middleware(
-                Gate,
-                access=access,
-                writes=RateLimit(writes or Rate()),
-                metrics=metrics,
-                traffic=traffic,
-            ),
-            Middleware(
-                Shortcut, route=best_route, settings=settings, answers=answers, metrics=metrics
-            ),
-        ],
+        middleware=_layers(state, RateLimit(writes or Rate()), traffic),
         exception_handlers=handlers(error_page),
     )
     _include(app)
-    app.state.service = ServiceState(
-        settings, access, metrics, devices, answers, answers_ahead, routes=routes
-    )
+    app.state.service = state
     app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static")
     describe(app)
     return app
+
+
+def _layers(state: ServiceState, writes: RateLimit, traffic: Traffic) -> list[Middleware]:
+    """Return what a request goes through on its way to a route, the outermost first."""
+    best_route = next(each for each in state.routes if each.path == BEST_PATH)
+    return [
+        Middleware(
+            Gate, access=state.access, writes=writes, metrics=state.metrics, traffic=traffic
+        ),
+        Middleware(
+            Shortcut,
+            route=best_route,
+            settings=state.settings,
+            answers=state.answers,
+            metrics=state.metrics,
+            teller=state.teller,
+        ),
+    ]
 
 
 def _include(app: FastAPI) -> None:

@@ -23,6 +23,7 @@ from tuner.service.errors import InvalidRequest
 from tuner.service.events import Streams
 from tuner.service.metrics import Metrics
 from tuner.service.security import Access
+from tuner.service.telling import Teller
 from tuner.settings import Settings
 
 
@@ -33,6 +34,7 @@ class ServiceState:
     Attributes:
         settings: Of the service.
         access: Who may do what.
+        teller: Says to clients what went wrong.
         metrics: What ``/metrics`` shows.
         devices: What device names stand for.
         answers: Which config is best; gives an answer again while it is right.
@@ -43,6 +45,7 @@ class ServiceState:
 
     settings: Settings
     access: Access
+    teller: Teller
     metrics: Metrics
     devices: api.DeviceMemory
     answers: api.BestAnswers

@@ -30,6 +30,7 @@ from tuner.service.metrics import Metrics
 from tuner.service.routes.lookup import asked_by
 from tuner.service.routes.lookup import BestParameters
 from tuner.service.shared_look import SharedLook
+from tuner.service.telling import Teller
 from tuner.settings import Settings
 
 BEST_PATH = "/api/v1/best"
@@ -46,6 +47,7 @@ class Shortcut:
         settings: Name the device that is meant where none is named.
         answers: Finds and keeps answers.
         metrics: Times them as the route does.
+        teller: Says what went wrong.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Shortcut:
         settings: Settings,
         answers: api.BestAnswers,
         metrics: Metrics,
+        teller: Teller,
     ) -> None:
         self._app = app
         self._route = route
@@ -62,6 +65,7 @@ class Shortcut:
         self._read: dict[bytes, api.Asked] = {}
         self._answers = answers
         self._metrics = metrics
+        self._teller = teller
         self._look = SharedLook(answers.look)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,7 +87,7 @@ class Shortcut:
         try:
             content = await self._content(query)
         except TunerError as error:
-            answer = error_answer(problem_of(error))
+            answer = error_answer(problem_of(error, self._teller))
         else:
             if content is None:
                 return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -12,10 +14,9 @@ from tuner.errors import TunerError
 from tuner.service import schemas
 from tuner.service.answers import json_answer
 from tuner.service.dependencies import NoQuery
-from tuner.service.dependencies import SettingsDep
 from tuner.service.dependencies import StateDep
 from tuner.service.errors import error_answer
-from tuner.service.errors import Problem
+from tuner.service.errors import problem_of
 from tuner.service.openapi import ok
 from tuner.service.openapi import text
 
@@ -31,13 +32,13 @@ async def health(_none: NoQuery) -> Response:
 
 
 @router.get("/readyz", responses=ok(schemas.State, "The database can be used"))
-def ready(settings: SettingsDep, _none: NoQuery) -> Response:
+def ready(state: StateDep, _none: NoQuery) -> Response:
     """Say whether requests can be answered; where they can't, answer 503 with the reason."""
     try:
-        api.check_readable(settings)
+        api.check_readable(state.settings)
     except TunerError as error:
-        # Also where there is no database: here that is not a thing that was asked for.
-        return error_answer(Problem(503, error.message, error.hint, "not_ready"))
+        told = problem_of(error, state.teller)
+        return error_answer(replace(told, status=503, error="not_ready"))
     return json_answer({"schema": "tuner.state/1", "state": "ok"})
 
 
