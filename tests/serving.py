@@ -35,6 +35,7 @@ class Serving:
 
     def __init__(self, db: str, cache_dir: Path, folder: Path, *words: str) -> None:
         token_file = folder / "token"
+        token_file.touch(mode=0o600)
         token_file.write_text(TOKEN + "\n", encoding="ascii")
         self._log = folder / "serve.log"
         with self._log.open("w", encoding="utf-8") as log:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import shutil
 import signal
 import socket
@@ -26,6 +27,7 @@ from serving import Serving
 from serving import TOKEN
 from working import wait
 
+from tuner.cli import serve as serve_command
 from tuner.cli.serve import read_token
 from tuner.errors import UsageError
 from tuner.service import limits
@@ -153,6 +155,7 @@ def test_it_does_not_start_where_it_must_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b" \n", b"two\nlines", b"caf\xc3\xa9", b"x" * 5000])
 def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "token"
+    path.touch(mode=0o600)
     path.write_bytes(content)
 
     with pytest.raises(UsageError, match="holds no token"):
@@ -161,6 +164,35 @@ def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, content: bytes)
         read_token(tmp_path / "none")
     path.write_bytes(TOKEN.encode() + b"\n")
     assert read_token(path) == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_taken"),
+    [(0o600, True), (0o400, True), (0o640, True), (0o644, False), (0o444, False), (0o602, False)],
+)
+def test_a_token_file_that_everybody_can_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_taken: bool
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN, encoding="ascii")
+    path.chmod(mode)
+
+    if is_taken:
+        assert read_token(path) == TOKEN
+    else:
+        with pytest.raises(UsageError, match="open to every user") as caught:
+            read_token(path)
+        assert caught.value.hint == f"chmod 600 {path}"
+    monkeypatch.setattr(serve_command, "_MOUNTED", tmp_path)  # as a container's secret
+    assert read_token(path) == TOKEN
+
+
+def test_a_token_comes_from_a_pipe() -> None:
+    reading, writing = os.pipe()  # as `--token-file <(pass tuner)` gives it
+    os.write(writing, TOKEN.encode())
+    os.close(writing)
+    assert read_token(Path(f"/dev/fd/{reading}")) == TOKEN
+    os.close(reading)
 
 
 def test_a_process_that_ends_at_once_is_started_ever_later(

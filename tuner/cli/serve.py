@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,9 @@ from tuner.errors import MissingDependency
 from tuner.errors import UsageError
 
 MAX_TOKEN_BYTES = 4096
+_OTHERS = stat.S_IROTH | stat.S_IWOTH
+# Where container engines mount secrets, mostly readable for all: all there are of the container.
+_MOUNTED = Path("/run/secrets")
 
 
 def serve(
@@ -51,7 +56,7 @@ def serve(
     Listens on this machine only, where reading is free; to start studies, give a token. For
     other machines a token is needed for everything.
 
-    Example: openssl rand -hex 32 > token && tuner serve --token-file token
+    Example: openssl rand -hex 32 > token && chmod 600 token && tuner serve --token-file token
     """
     options.set_up_logging(quiet=quiet, verbose=verbose)
     try:
@@ -86,13 +91,18 @@ def read_token(path: Path) -> str:
     """Return the token in a file, without white space around it.
 
     Raises:
-        UsageError: It can't be read, or holds no token.
+        UsageError: It can't be read, holds no token, or is open to every user of this machine.
     """
     try:
         with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
             content = file.read(MAX_TOKEN_BYTES + 1)
     except OSError as error:
         raise UsageError(f"token file {path} can't be read: {error.strerror}") from error
+    if stat.S_ISREG(mode) and mode & _OTHERS and not path.resolve().is_relative_to(_MOUNTED):
+        raise UsageError(
+            f"token file {path} is open to every user of this machine", hint=f"chmod 600 {path}"
+        )
     token = content.decode("utf-8", "replace").strip()
     if len(content) > MAX_TOKEN_BYTES or not (token.isascii() and token.isprintable() and token):
         raise UsageError(
