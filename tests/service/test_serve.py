@@ -303,6 +303,18 @@ def received(address: tuple[str, int], request: bytes) -> tuple[int, dict[str, s
 
 
 HOST = b"Host: 127.0.0.1\r\n"
+
+
+def test_head_sends_nothing_after_the_headers(address: tuple[str, int]) -> None:
+    for path in (b"/healthz", b"/nothing", b"/api/v1/exports/trials.csv", b"/api/v1/events"):
+        with socket.create_connection(address, timeout=10.0) as connection:
+            request = b"HEAD " + path + b" HTTP/1.1\r\n" + HOST
+            connection.sendall(request + b"\r\n" + request + b"Connection: close\r\n\r\n")
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answer.count(b"HTTP/1.1 ") == 2, path
+        assert answer.endswith(b"\r\n\r\n")
+
+
 UNREADABLE = [
     ("GET /api/v1/studies/é HTTP/1.1\r\n".encode() + HOST + b"\r\n", 400, "ASCII"),
     ("GET /?q=é HTTP/1.1\r\n".encode("latin-1") + HOST + b"\r\n", 400, "ASCII"),

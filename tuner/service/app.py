@@ -19,6 +19,7 @@ from tuner.service.dependencies import check_repeats
 from tuner.service.dependencies import ServiceState
 from tuner.service.errors import handlers
 from tuner.service.gate import Gate
+from tuner.service.heads import Heads
 from tuner.service.limits import Rate
 from tuner.service.limits import RateLimit
 from tuner.service.metrics import Metrics
@@ -97,6 +98,7 @@ def _layers(state: ServiceState, writes: RateLimit, traffic: Traffic) -> list[Mi
         Middleware(
             Gate, access=state.access, writes=writes, metrics=state.metrics, traffic=traffic
         ),
+        Middleware(Heads),
         Middleware(
             Shortcut,
             route=best_route,

@@ -175,6 +175,8 @@ def _http_error(request: Request, error: HTTPException) -> Problem:
     hint = ""
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = allowed_methods(request) | set(headers.get("Allow", "GET").split(", "))
+        if "GET" in allowed:
+            allowed.add("HEAD")
         headers["Allow"] = ", ".join(sorted(allowed))
         hint = f"allowed: {headers['Allow']}"
     elif error.status_code == HTTPStatus.NOT_FOUND:

@@ -39,6 +39,8 @@ def add_headers(headers: MutableHeaders, path: str, asked: Headers) -> None:
     # error for each page that states one.
     if "sec-fetch-site" in asked:
         headers.setdefault("Cross-Origin-Opener-Policy", "same-origin")
+    if "accept-ranges" in headers:
+        headers["Accept-Ranges"] = "none"
     headers.setdefault(
         "Cache-Control", "no-cache" if path.startswith(STATIC_PREFIX) else "no-store"
     )
