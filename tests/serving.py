@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -11,10 +12,17 @@ from types import TracebackType
 from typing import Self
 
 import httpx2
+import psutil
 from places import OPERATORS
 
 TOKEN = "0123456789abcdef-of-the-tests"
 START_TIMEOUT_S = 60.0
+
+
+def own_addresses() -> list[str]:
+    """Return the IPv4 addresses of this machine's interfaces."""
+    found = [each for interface in psutil.net_if_addrs().values() for each in interface]
+    return [each.address for each in found if each.family == socket.AF_INET]
 
 
 class Serving:
@@ -27,6 +35,7 @@ class Serving:
 
     def __init__(self, db: str, cache_dir: Path, folder: Path, *words: str) -> None:
         token_file = folder / "token"
+        token_file.touch(mode=0o600)
         token_file.write_text(TOKEN + "\n", encoding="ascii")
         self._log = folder / "serve.log"
         with self._log.open("w", encoding="utf-8") as log:

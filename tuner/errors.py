@@ -1,9 +1,13 @@
-"""Every error this project raises on purpose. Imports nothing of the project.
+"""Every error this project raises on purpose. Imports nothing of the project but its words.
 
 Each carries a one-line message, a ``hint`` that says what to do, and the exit code of the CLI.
 """
 
 from __future__ import annotations
+
+from tuner.ways import COMMAND_WORDS
+from tuner.ways import in_words
+from tuner.ways import Words
 
 
 class TunerError(Exception):
@@ -11,7 +15,8 @@ class TunerError(Exception):
 
     Args:
         message: One line that names the thing that is wrong.
-        hint: One line that says what to do about it, or an empty string.
+        hint: One line that says what to do about it, or an empty string. What is done in another
+            way on another surface is named in it by a ``Way``.
     """
 
     exit_code = 1
@@ -19,7 +24,16 @@ class TunerError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self._hint = hint
+
+    @property
+    def hint(self) -> str:
+        """What to do about it, in the words of the command line."""
+        return self.hint_in(COMMAND_WORDS)
+
+    def hint_in(self, words: Words) -> str:
+        """Return what to do about it, in the words of a surface."""
+        return in_words(self._hint, words)
 
 
 class NoValidConfig(TunerError):
@@ -51,7 +65,17 @@ class MissingDependency(EnvironmentProblem):
 
 
 class DatabaseProblem(EnvironmentProblem):
-    """The database can't be opened, read or written. The file is left as it was."""
+    """The database can't be opened, read or written. The file is left as it was.
+
+    Args:
+        message: One line that names the database.
+        hint: What to do about it, or an empty string.
+        what: What the matter is, in words that don't tell where the database is; or "".
+    """
+
+    def __init__(self, message: str, *, hint: str = "", what: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.what = what
 
 
 class SchemaMismatch(DatabaseProblem):
@@ -62,6 +86,10 @@ class NotFound(TunerError):
     """What was asked for is not in the database or on disk."""
 
     exit_code = 4
+
+
+class NoDatabase(NotFound):
+    """There is no database where one should be, or nothing in it."""
 
 
 class BudgetExhausted(TunerError):

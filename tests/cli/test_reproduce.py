@@ -133,6 +133,6 @@ def test_evidence_is_run_at_another_shape_and_never_compared(tuner: Command) -> 
     for figure in ("1.504860", "1.501600", "1.510040", "0.0584400", "0.058041", "0.0590205"):
         assert figure in answer.out
     assert answer.out.count("not_comparable") == 2
-    assert "--shape 3x8 overrides the recorded 6x40" in answer.err
+    assert "shape 3x8 is run instead of the recorded 6x40" in answer.err
     assert "quick is 25.8 times as fast as slow: here at 3x8" in answer.err
     assert "architecture: gfx1201 -> x86_64" in answer.err

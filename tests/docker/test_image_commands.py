@@ -56,8 +56,9 @@ def test_a_secret_that_cannot_be_read_ends_it_with_one_line(tmp_path: Path) -> N
     assert answer.stderr.startswith(f"error: PGPASSWORD_FILE: {tmp_path}/none can't be read")
 
 
-def test_shellcheck_finds_nothing() -> None:
-    answer = subprocess.run([tool("shellcheck"), str(ENTRYPOINT)], capture_output=True, text=True)
+@pytest.mark.parametrize("script", [ENTRYPOINT, DOCKER.parent / ".ci" / "run"], ids=str)
+def test_shellcheck_finds_nothing(script: Path) -> None:
+    answer = subprocess.run([tool("shellcheck"), str(script)], capture_output=True, text=True)
     assert (answer.returncode, answer.stdout) == (0, "")
 
 

@@ -29,6 +29,7 @@ from tuner.domain.environment import Environment
 from tuner.domain.evidence import Reproduction
 from tuner.errors import NotFound
 from tuner.errors import SchemaMismatch
+from tuner.errors import UsageError
 from tuner.operator import load_operator
 from tuner.report.best import BestAnswer
 from tuner.report.json_text import json_text
@@ -507,8 +508,13 @@ def test_one_question_has_one_form(settings: Settings) -> None:
     )
     assert plain != ASKED
     assert plain != other_question(settings)
-    gpu = api.asked("planted", SHAPE, settings, architecture="gfx1201", device="cpu")
+    gpu = api.asked("planted", SHAPE, settings, architecture="gfx1201")
     assert gpu == api.asked("planted", "04x8", settings, architecture="gfx1201", match="same-arch")
+
+
+def test_a_device_or_an_architecture_is_asked_for_and_not_both(settings: Settings) -> None:
+    with pytest.raises(UsageError, match="'cpu' and architecture 'gfx1201' are both given"):
+        api.asked("planted", SHAPE, settings, architecture="gfx1201", device="cpu")
 
 
 def other_question(settings: Settings) -> api.Asked:

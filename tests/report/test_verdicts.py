@@ -324,7 +324,7 @@ def test_another_shape_is_run_and_not_compared(laboratory: Laboratory) -> None:
     assert entry.judgement.verdict == "not_comparable"
     assert entry.judgement.ratio is None
     assert {kernel.geometry.grid for kernel in laboratory.script.kernels} == {(3, 1, 1)}
-    assert any("--shape 3x8 overrides" in note for note in report.notes)
+    assert any("shape 3x8 is run instead" in note for note in report.notes)
     with pytest.raises(UsageError):
         laboratory.reproduce(trial, shape="3x8x9")
 

@@ -124,6 +124,7 @@ class KillLoop:
         self._study = study
         self._side_study = side_study
         self._token = secrets.token_hex(16)
+        (folder / "token").touch(mode=0o600)
         (folder / "token").write_text(self._token, encoding="ascii")
         self._port = _free_port()
         self._stopping = threading.Event()

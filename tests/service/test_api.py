@@ -388,7 +388,7 @@ def test_errors_have_one_shape(
     assert (fields["schema"], fields["error"], fields["status"]) == ("tuner.error/1", error, status)
     if status == 405:
         allowed = answer.headers["allow"].split(", ")
-        assert allowed == (["GET", "POST"] if path.endswith("studies") else ["GET"])
+        assert allowed == ["GET", "HEAD", *(["POST"] if path.endswith("studies") else [])]
 
 
 def test_ready_says_why_not(

@@ -14,10 +14,12 @@ import pytest
 import uvicorn
 from filled import STUDY
 from places import OPERATORS
+from serving import own_addresses
 from serving import Serving
 from serving import TOKEN
 
 from tuner import api
+from tuner.service.addresses import is_loopback
 from tuner.service.app import create_app
 from tuner.settings import Settings
 
@@ -167,6 +169,21 @@ def test_a_copied_snippet_is_the_one_shown(served: str, page: Any) -> None:
     page.wait_for_selector("text=Copied")
     shown = page.text_content("#snippet-1")
     assert page.evaluate("navigator.clipboard.readText()") == shown
+
+
+def test_a_browser_elsewhere_logs_in_and_sees_the_pages(
+    page: Any, cache_dir: Path, tmp_path: Path
+) -> None:
+    # Of this machine, but a browser trusts them no more than another machine's.
+    addresses = [each for each in own_addresses() if not is_loopback(each)]
+    if not addresses:
+        pytest.skip("this machine has loopback addresses only")
+    words = ("--no-work", "--host", "0.0.0.0")
+    with Serving(str(tmp_path / "served.db"), cache_dir, tmp_path, *words) as running:
+        address = f"http://{addresses[0]}:{running.client.base_url.port}"
+        log_in(page, address)
+        page.goto(f"{address}/studies")
+        assert page.is_visible("text=Run a study")
 
 
 @pytest.fixture

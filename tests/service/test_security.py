@@ -18,6 +18,7 @@ from serving import TOKEN
 
 from tuner import api
 from tuner.errors import UsageError
+from tuner.service import addresses
 from tuner.service import security
 from tuner.service.addresses import is_loopback
 from tuner.service.app import create_app
@@ -55,6 +56,7 @@ FORMS: tuple[tuple[str, dict[str, str]], ...] = (
     ("/studies/1/cancel", {}),
     ("/logout", {}),
 )
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 LOGIN = ("/login", {"token": TOKEN})  # the only write that needs no token
 
 
@@ -180,6 +182,86 @@ def test_other_machines_need_the_token_to_read(make_client: Maker, settings: Set
     assert (page.status_code, page.headers["location"]) == (303, "/login")
 
 
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine is called ``GPU-box``, in the domain ``lab.example``."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "GPU-box")
+    monkeypatch.setattr(socket, "getfqdn", lambda name: f"{name}.lab.example")
+
+
+CALLED_BY_OTHERS = [
+    ("192.0.2.7:8765", True),
+    ("[2001:db8::7]:8765", True),
+    ("10.0.0.1", True),
+    ("gpu-box:8765", True),
+    ("GPU-BOX.lab.example", True),
+    ("localhost:8765", True),
+    ("tuner.example:443", True),
+    ("lab.example", False),
+    ("evil.example", False),
+    ("gpu-box.evil.example", False),
+    ("192.0.2.7.evil.example", False),
+    ("[2001:db8::7", True),  # as some write it; no name either
+    ("192.0.2", False),
+    ("3221225991", False),  # the same address as one number: browsers send it as 192.0.2.7
+    ("", False),
+]
+
+
+@pytest.mark.parametrize(("called", "expected"), CALLED_BY_OTHERS)
+def test_others_call_it_by_any_address_and_by_the_machines_names(
+    make_client: Maker, named: None, called: str, expected: bool
+) -> None:
+    client = make_client(host="0.0.0.0", allowed_hosts=["tuner.example, other.example"])
+
+    answer = client.get("/api/v1/studies", headers={"Host": called})
+
+    assert answer.status_code == (200 if expected else 403)
+    if not expected:
+        assert answer.json()["error"] == "host_not_allowed"
+        assert called in answer.json()["message"]
+        assert "--allowed-host" in answer.json()["hint"]
+        assert "0.0.0.0" not in answer.text
+        assert "gpu-box" not in answer.json()["hint"]
+
+
+def test_on_loopback_no_other_address_is_answered(reader: TestClient, named: None) -> None:
+    for called in ("192.0.2.7:8765", "gpu-box", "gpu-box.lab.example", "[2001:db8::7]"):
+        assert reader.get("/healthz", headers={"Host": called}).status_code == 403
+
+
+def test_a_name_server_that_is_silent_holds_nothing_up(
+    make_client: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "_LOOK_UP_S", 0.05)
+    monkeypatch.setattr(socket, "gethostname", lambda: "gpu.lab.example")
+    monkeypatch.setattr(socket, "getfqdn", lambda _name: time.sleep(2.0))
+
+    begun = time.monotonic()
+    client = make_client(host="::", headers={"Host": "gpu"})
+
+    assert time.monotonic() - begun < 1.5
+    assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["http://gpu.example", "*", "gpu example", "gpu/x", "", "a,,b"])
+def test_a_further_name_is_a_name(settings: Settings, name: str) -> None:
+    with pytest.raises(UsageError, match="no host name"):
+        create_app(settings, token=TOKEN, allowed_hosts=[name])
+
+
+def test_a_laptops_browser_logs_in_and_writes(make_client: Maker, named: None) -> None:
+    for called in ("192.0.2.7:8765", "gpu-box.lab.example:8765"):
+        client = make_client(host="0.0.0.0", headers={"Host": called, "Origin": f"http://{called}"})
+        answer = client.post("/login", data={"token": TOKEN})
+        assert answer.status_code == 303
+        assert "Secure" not in answer.headers["set-cookie"], "it would not come back by HTTP"
+        session = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+        assert client.post("/jobs/1/pause", headers=session).status_code == 303
+        foreign = {**session, "Origin": "http://192.0.2.8:8765"}
+        assert client.post("/jobs/1/resume", headers=foreign).status_code == 403
+
+
 @pytest.mark.parametrize(
     ("host", "expected"),
     [
@@ -292,6 +374,13 @@ def test_a_body_of_unknown_length_is_cut_off(reader: TestClient, unchanged: None
     assert answer.status_code == 413
 
 
+def test_a_form_with_a_field_twice_starts_nothing(client: TestClient) -> None:
+    answer = client.post("/studies", content="study=planted&study=other", headers=FORM)
+
+    assert answer.status_code == 400
+    assert len(client.get("/api/v1/jobs").json()["items"]) == 3
+
+
 def test_an_action_takes_no_fields(client: TestClient) -> None:
     assert client.post("/api/v1/jobs/1/pause", json={"force": True}).status_code == 400
     assert client.post("/api/v1/jobs/1/pause", json={}).status_code == 200
@@ -395,6 +484,12 @@ def test_every_answer_has_the_headers(reader: TestClient, path: str) -> None:
     assert headers["referrer-policy"] == "same-origin"
     assert headers["cache-control"] == ("no-cache" if path.startswith("/static") else "no-store")
     assert "server" not in headers
+
+
+def test_a_page_is_isolated_where_the_browser_would_heed_it(reader: TestClient) -> None:
+    name = "cross-origin-opener-policy"
+    assert reader.get("/", headers={"Sec-Fetch-Site": "none"}).headers[name] == "same-origin"
+    assert name not in reader.get("/").headers  # as from a browser elsewhere, without TLS
 
 
 def test_a_bug_shows_no_trace_to_the_client(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
+import os
 import shutil
 import signal
 import socket
@@ -15,16 +17,20 @@ import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import uvicorn
+from serving import own_addresses
 from serving import Serving
 from serving import TOKEN
 from working import wait
 
+from tuner.cli import serve as serve_command
 from tuner.cli.serve import read_token
 from tuner.errors import UsageError
+from tuner.service import limits
 from tuner.service import protocol
 from tuner.service import supervisor
 from tuner.service.app import create_app
@@ -116,6 +122,21 @@ def devices(service: Serving) -> list[dict[str, str]]:
     return found
 
 
+def test_others_reach_it_as_the_documentation_says(serving: Callable[..., Serving]) -> None:
+    service = serving("--no-work", "--host", OTHERS)
+    port = service.client.base_url.port
+
+    for called in own_addresses():
+        answer = service.client.get(f"http://{called}:{port}/api/v1/studies")
+        assert answer.status_code == 200, called
+    by_name = {"Host": f"{socket.gethostname()}:{port}"}
+    assert service.client.get("/api/v1/studies", headers=by_name).status_code == 200
+    first = service.log.splitlines()[0]
+    assert first.startswith("answers to ")
+    assert socket.gethostname().lower() in first
+    assert "IP addresses" in first
+
+
 def test_it_does_not_start_where_it_must_not(tmp_path: Path) -> None:
     old = tmp_path / "old.db"
     shutil.copy(GOLDEN / "revision_0003.sqlite3", old)
@@ -134,6 +155,7 @@ def test_it_does_not_start_where_it_must_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b" \n", b"two\nlines", b"caf\xc3\xa9", b"x" * 5000])
 def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "token"
+    path.touch(mode=0o600)
     path.write_bytes(content)
 
     with pytest.raises(UsageError, match="holds no token"):
@@ -142,6 +164,35 @@ def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, content: bytes)
         read_token(tmp_path / "none")
     path.write_bytes(TOKEN.encode() + b"\n")
     assert read_token(path) == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_taken"),
+    [(0o600, True), (0o400, True), (0o640, True), (0o644, False), (0o444, False), (0o602, False)],
+)
+def test_a_token_file_that_everybody_can_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_taken: bool
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN, encoding="ascii")
+    path.chmod(mode)
+
+    if is_taken:
+        assert read_token(path) == TOKEN
+    else:
+        with pytest.raises(UsageError, match="open to every user") as caught:
+            read_token(path)
+        assert caught.value.hint == f"chmod 600 {path}"
+    monkeypatch.setattr(serve_command, "_MOUNTED", tmp_path)  # as a container's secret
+    assert read_token(path) == TOKEN
+
+
+def test_a_token_comes_from_a_pipe() -> None:
+    reading, writing = os.pipe()  # as `--token-file <(pass tuner)` gives it
+    os.write(writing, TOKEN.encode())
+    os.close(writing)
+    assert read_token(Path(f"/dev/fd/{reading}")) == TOKEN
+    os.close(reading)
 
 
 def test_a_process_that_ends_at_once_is_started_ever_later(
@@ -236,7 +287,80 @@ def test_connections_that_say_nothing_or_too_much_are_closed(address: tuple[str,
             for _ in range(100):
                 flood.sendall(b"X-Filler: " + b"x" * 8000 + b"\r\n")
         with contextlib.suppress(ConnectionResetError):
-            assert flood.recv(4096) == b""
+            assert flood.recv(4096)[:12] in (b"", b"HTTP/1.1 431")
+
+
+def received(address: tuple[str, int], request: bytes) -> tuple[int, dict[str, str], Any]:
+    """Return status, headers and JSON of the only answer to some bytes."""
+    with socket.create_connection(address, timeout=10.0) as connection:
+        connection.sendall(request)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))  # until it is closed
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode("ascii").split("\r\n")
+    headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in lines)}
+    assert int(headers["content-length"]) == len(body)
+    return int(first.split()[1]), headers, json.loads(body)
+
+
+HOST = b"Host: 127.0.0.1\r\n"
+
+
+def test_head_sends_nothing_after_the_headers(address: tuple[str, int]) -> None:
+    for path in (b"/healthz", b"/nothing", b"/api/v1/exports/trials.csv", b"/api/v1/events"):
+        with socket.create_connection(address, timeout=10.0) as connection:
+            request = b"HEAD " + path + b" HTTP/1.1\r\n" + HOST
+            connection.sendall(request + b"\r\n" + request + b"Connection: close\r\n\r\n")
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answer.count(b"HTTP/1.1 ") == 2, path
+        assert answer.endswith(b"\r\n\r\n")
+
+
+UNREADABLE = [
+    ("GET /api/v1/studies/é HTTP/1.1\r\n".encode() + HOST + b"\r\n", 400, "ASCII"),
+    ("GET /?q=é HTTP/1.1\r\n".encode("latin-1") + HOST + b"\r\n", 400, "ASCII"),
+    (b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n", 400, "no HTTP"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "not HTTPS"),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "no HTTP"),
+    (b"GET / HTTP/1.1\r\nHost 127.0.0.1\r\n\r\n", 400, "no HTTP"),
+    (b"POST /login HTTP/1.1\r\n" + HOST + b"Content-Length: x\r\n\r\n", 400, "no HTTP"),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * protocol.MAX_HEADER_BYTES, 431, "bytes"),
+]
+
+
+@pytest.mark.parametrize(("request_", "status", "words"), UNREADABLE)
+def test_what_is_no_request_is_answered_in_the_shape_of_errors(
+    address: tuple[str, int], request_: bytes, status: int, words: str
+) -> None:
+    found, headers, fields = received(address, request_)
+
+    assert found == status
+    assert list(fields) == ["schema", "error", "message", "hint", "status"]
+    assert (fields["schema"], fields["status"]) == ("tuner.error/1", status)
+    assert words in fields["message"] + fields["hint"]
+    assert headers["content-type"] == "application/json"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["connection"] == "close"
+
+
+def test_with_too_many_connections_only_health_is_answered(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 3)
+
+    def get(path: bytes, more: bytes = b"") -> tuple[int, dict[str, str], Any]:
+        return received(address, b"GET " + path + b" HTTP/1.1\r\n" + HOST + more + b"\r\n")
+
+    closing = b"Connection: close\r\n"
+    assert get(b"/openapi.json", closing)[0] == 200
+    idle = [socket.create_connection(address, timeout=10.0) for _ in range(3)]
+    status, headers, fields = get(b"/openapi.json")
+    assert (status, fields["error"]) == (503, "too_many_connections")
+    assert fields["schema"] == "tuner.error/1"
+    assert int(headers["retry-after"]) > 0
+    assert get(b"/healthz", closing)[0] == 200
+    for connection in idle:
+        connection.close()
+    wait(lambda: get(b"/openapi.json", closing)[0] == 200, "the service to have room again")
 
 
 def test_it_makes_answers_before_they_are_asked_for(

@@ -59,8 +59,8 @@ def best(
         scalars: Scalar arguments that differ from the operator's defaults.
         row_padding: Elements between the end of a row and the next one.
         device: Device whose environment must match; None takes the setting.
-        architecture: E.g. ``gfx1201``: answer for it without such a device here. Implies
-            ``match="same-arch"``.
+        architecture: E.g. ``gfx1201``: answer for it without such a device here, instead of for
+            ``device``. Implies ``match="same-arch"``.
         implementation: Only this one.
         match: ``exact`` (default), ``same-arch`` or ``nearest-shape``.
         find_device: Tells the environment of a device; the default asks a process on this
@@ -69,6 +69,7 @@ def best(
 
     Raises:
         NotFound: Nothing matches; the message says what differs.
+        UsageError: What is asked for is no workload of the operator.
         DeviceUnavailable: The device can't be used.
         DatabaseProblem: The database can't be used.
     """

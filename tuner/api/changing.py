@@ -13,6 +13,7 @@ from tuner.api.jobs import resume_study
 from tuner.domain.identity import Plain
 from tuner.errors import NotFound
 from tuner.settings import Settings
+from tuner.ways import Way
 
 JobAction: TypeAlias = Literal["pause", "resume", "cancel"]
 _CHANGES = {"pause": pause_job, "resume": resume_job, "cancel": cancel_job}
@@ -50,5 +51,5 @@ def change_study(
         return resume_study(study, settings)
     found = newest_job(study, settings)
     if found is None:
-        raise NotFound(f"study {study[:100]!r} has no job", hint="`/api/v1/jobs` lists them")
+        raise NotFound(f"study {study[:100]!r} has no job", hint=f"{Way.LIST_JOBS} lists all")
     return change_job(found["job_id"], action, settings), False

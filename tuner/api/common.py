@@ -10,6 +10,7 @@ from tuner.operator import load_operator
 from tuner.operator import Operator
 from tuner.resources import operator_dirs
 from tuner.settings import Settings
+from tuner.ways import Way
 
 if TYPE_CHECKING:
     from tuner.store import Store
@@ -26,7 +27,7 @@ def find_operator(name: str, settings: Settings) -> Operator:
     if name not in directories:
         raise NotFound(
             f"no operator {name!r}",
-            hint=f"there are {', '.join(directories)}; --operators DIR adds yours",
+            hint=f"there are {', '.join(directories)}; {Way.ADD_OPERATORS}",
         )
     return load_operator(directories[name])
 

@@ -15,6 +15,7 @@ from tuner.report.comparison import Comparison
 from tuner.report.comparison import Side
 from tuner.settings import load_settings
 from tuner.settings import Settings
+from tuner.ways import Way
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -69,14 +70,14 @@ def _prefix(name: str, text: str) -> str:
     if len(digits) < MIN_PREFIX_DIGITS or not set(digits) <= set("0123456789abcdef"):
         raise UsageError(
             f"{name[:80]!r}: give at least {MIN_PREFIX_DIGITS} hexadecimal digits",
-            hint="`tuner show TRIAL` prints the source's hash, `tuner export trials` both keys",
+            hint=f"{Way.SHOW_TRIAL} has the source's hash, {Way.EXPORT_TRIALS} both keys",
         )
     return digits
 
 
 def _only_one(keys: set[str], name: str) -> None:
     if not keys:
-        raise NotFound(f"nothing was measured in {name!r}", hint="see `tuner export trials`")
+        raise NotFound(f"nothing was measured in {name!r}", hint=f"see {Way.EXPORT_TRIALS}")
     if len(keys) > 1:
         listed = ", ".join(each[:12] for each in sorted(keys))
         raise UsageError(f"{name!r} is short of {listed}", hint="give more digits")
@@ -102,7 +103,7 @@ def _filled(
         if trial.source_hash.startswith(source_prefix)
     ]
     if not trials and source_prefix:
-        raise NotFound(f"nothing was measured from {name!r}", hint="see `tuner export trials`")
+        raise NotFound(f"nothing was measured from {name!r}", hint=f"see {Way.EXPORT_TRIALS}")
     wanted = {each.id for each in trials} | {each.reused_from_id for each in trials}
     workloads: dict[Workload, None] = dict.fromkeys(each.workload for each in trials)
     candidates = [
@@ -113,7 +114,8 @@ def _filled(
     ]
     if not candidates:
         raise UsageError(
-            f"{name!r} has no confirmed trial to compare", hint="finish its study with `tuner run`"
+            f"{name!r} has no confirmed trial to compare",
+            hint=f"finish its study: {Way.FINISH_STUDY}",
         )
     _only_one({each.source_hash for each in candidates} if source_prefix else {""}, name)
     return Side(name, label, tuple(candidates))

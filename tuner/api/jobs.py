@@ -303,14 +303,15 @@ def _device(session: Session, asked: str) -> str:
         if known and asked not in known:
             raise DeviceUnavailable(
                 f"no process takes jobs for {asked}",
-                hint=f"there are {', '.join(known)}; or start `tuner work --device {asked}`",
+                hint=f"there are {', '.join(known)}; on its machine, "
+                f"`tuner work --device {asked}` takes them",
             )
         return asked
     chosen = auto_device((each.device_id, each.state != "gone") for each in devices)
     if chosen is None:
         raise DeviceUnavailable(
             "no process has taken jobs for any device yet, so that auto means none",
-            hint="wait for `tuner work` to start, or name the device",
+            hint="name the device, or wait until a machine's `tuner work` has started",
         )
     return chosen
 

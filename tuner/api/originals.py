@@ -29,6 +29,7 @@ from tuner.operator import Operator
 from tuner.report.provenance import MANIFEST
 from tuner.report.reproduce import Original
 from tuner.settings import Settings
+from tuner.ways import Way
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -132,7 +133,7 @@ def read_subject(session: Session, record: str, settings: Settings) -> Subject:
     except NotFound as error:
         raise NotFound(
             f"no trial, study, evidence or folder {record[:100]!r}",
-            hint="`tuner studies` and `tuner evidence` list what is stored",
+            hint=f"{Way.LIST_STUDIES} and {Way.LIST_EVIDENCE} list what is stored",
         ) from error
 
 
@@ -173,7 +174,7 @@ def _study_subject(session: Session, record: str, name: str, settings: Settings)
     if not confirmed:
         raise UsageError(
             f"study {study.name} has no confirmed trial to compare with",
-            hint="finish it with `tuner run`, or reproduce one of its trials",
+            hint=f"finish it ({Way.FINISH_STUDY}), or reproduce one of its trials",
         )
     originals = [_trial_original(session, trial_id)[0] for trial_id in sorted(confirmed)]
     return Subject(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.api.common import open_database
+from tuner.api.common import operator_if_known
 from tuner.api.jobs import job_row
 from tuner.api.plain import plain
 from tuner.domain.identity import content_hash
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from tuner.store.paging import TrialFilter
+    from tuner.store.views import StudySummary
 
 MAX_ID_DIGITS = 18  # more would take long to read as a number
 _SCOPE_DIGITS = 12
@@ -143,7 +145,9 @@ def page_trials(
 
     wanted = _trial_filter(filters or {})
     with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        study_id = queries.find_study(session, study).id
+        found = queries.find_study(session, study)
+        study_id = found.id
+        _check_implementation(session, wanted.implementation, found, settings)
         scope = _scope("trials", study_id, asdict(wanted))
         after = _read_cursor(cursor, scope) or 0
         wanted_rows = None if limit is None else limit + 1
@@ -167,7 +171,9 @@ def trial_source(
 
     wanted = _trial_filter(filters or {})
     with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        study_id = queries.find_study(session, study).id
+        found = queries.find_study(session, study)
+        study_id = found.id
+        _check_implementation(session, wanted.implementation, found, settings)
         yield trial_rows(session, study_id, wanted, limit=None), TRIAL_COLUMNS
 
 
@@ -221,6 +227,31 @@ def _trial_filter(filters: Mapping[str, str | bool | None]) -> TrialFilter:
         shape=None if shape is None else shape_text(parse_shape(str(shape))),
         **given,  # type: ignore[arg-type]
     )
+
+
+def _check_implementation(
+    session: Session, name: str | None, study: StudySummary, settings: Settings
+) -> None:
+    """Refuse the name of an implementation that a study hasn't got.
+
+    Raises:
+        UsageError: It is none of those with a trial, nor of those that may get one.
+    """
+    from tuner.store.paging import has_implementation
+    from tuner.store.paging import implementation_names
+
+    if name is None or has_implementation(session, study.id, name):
+        return
+    operator = operator_if_known(study.operator, settings)
+    planned = study.spec.get("space") or (
+        [each.name for each in operator.implementations] if operator else []
+    )
+    known = sorted({*planned, *implementation_names(session, study.id)})
+    if name not in known:
+        raise UsageError(
+            f"study {study.name[:100]!r} has no implementation {name[:100]!r}",
+            hint=f"one of {', '.join(known)}" if known else "it has no trials yet",
+        )
 
 
 def _cut(rows: Sequence[Mapping[str, Plain]], key: str, limit: int | None, scope: str) -> Page:

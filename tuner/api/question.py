@@ -13,6 +13,7 @@ from tuner.errors import UsageError
 from tuner.operator import Operator
 from tuner.report.best import Match
 from tuner.settings import Settings
+from tuner.ways import Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class Question:
     def __post_init__(self) -> None:
         if self.architecture is not None and self.match not in (None, "same-arch"):
             raise UsageError(
-                f"--match {self.match} needs a device to compare with, --arch names none",
-                hint="leave --arch out, or use --match same-arch",
+                f"match {self.match} needs a device to compare with, an architecture names none",
+                hint=f"{Way.NAME_NO_ARCHITECTURE}, or {Way.ASK_SAME_ARCHITECTURE}",
             )
 
     def workload(self, operator: Operator) -> Workload:
@@ -91,8 +92,14 @@ def asked(
     """Return a question; the parameters are those of ``best``.
 
     Raises:
-        UsageError: The shape is not understood, or the match needs a device.
+        UsageError: The shape is not understood, the match needs a device, or both a device and an
+            architecture are given.
     """
+    if device is not None and architecture is not None:
+        raise UsageError(
+            f"device {device[:40]!r} and architecture {architecture[:40]!r} are both given",
+            hint="leave one out: a device has an architecture",
+        )
     question = Question(
         shape=parse_shape(shape) if isinstance(shape, str) else tuple(shape),
         dtype=dtype,

@@ -83,7 +83,7 @@ def registered_path(name: str, settings: Settings) -> Path:
         known = ", ".join(each["name"] for each in registered_studies(settings))
         raise NotFound(
             f"no registered study {name[:100]!r}",
-            hint=f"there are {known}; TUNER_STUDIES names folders with yours",
+            hint=f"there are {known}; the service is started with more by --studies DIR",
         )
     return files[name]
 

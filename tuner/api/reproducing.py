@@ -129,7 +129,7 @@ def _run(session: _Session, shape: str | None, *, current_source: bool) -> Repro
     notes = list(subject.notes)
     if shape is not None:
         recorded = dict.fromkeys(each.workload.shape_text for each in subject.originals)
-        notes.append(f"--shape {shape} overrides the recorded {', '.join(recorded)}")
+        notes.append(f"shape {shape} is run instead of the recorded {', '.join(recorded)}")
     changes, today = _today(subject)
     planned = []
     for original in subject.originals:

@@ -256,7 +256,7 @@ def check_size(study: StudySummary) -> None:
     if stored > MAX_TRIALS_OF_A_PAGE:
         raise UsageError(
             f"study {study.name} has {stored} trials, too many for one page",
-            hint=f"download its CSV files, or run `tuner report {study.id}`",
+            hint=f"its CSV files have all; so has `tuner report {study.id}`, where the database is",
         )
 
 

@@ -94,6 +94,8 @@ def _scalars(pairs: list[str]) -> dict[str, float]:
     values: dict[str, float] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
+        if name in values:
+            raise UsageError(f"--scalar {name!r} is given more than once", hint="give it once")
         try:
             values[name] = float(text)
         except ValueError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,9 @@ from tuner.errors import MissingDependency
 from tuner.errors import UsageError
 
 MAX_TOKEN_BYTES = 4096
+_OTHERS = stat.S_IROTH | stat.S_IWOTH
+# Where container engines mount secrets, mostly readable for all: all there are of the container.
+_MOUNTED = Path("/run/secrets")
 
 
 def serve(
@@ -27,7 +32,7 @@ def serve(
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option("--allowed-host", help="Further name it is called by.", metavar="NAME"),
+        typer.Option("--allowed-host", help="Further name it may be called by.", metavar="NAME"),
     ] = None,
     no_work: Annotated[
         bool, typer.Option("--no-work", help="Take no jobs; `tuner work` does, here or elsewhere.")
@@ -51,10 +56,8 @@ def serve(
     Listens on this machine only, where reading is free; to start studies, give a token. For
     other machines a token is needed for everything.
 
-    Example: openssl rand -hex 32 > token && tuner serve --token-file token
+    Example: openssl rand -hex 32 > token && chmod 600 token && tuner serve --token-file token
     """
-    from tuner.cli.output import say
-
     options.set_up_logging(quiet=quiet, verbose=verbose)
     try:
         from tuner.service.server import serve as run
@@ -74,20 +77,32 @@ def serve(
     )
     if not quiet:
         _show_requests()
-    run(settings, chosen, lambda url: say(f"listening on {url}"))
+    run(settings, chosen, _say_where)
+
+
+def _say_where(url: str, called: str) -> None:
+    from tuner.cli.output import say
+
+    say(f"answers to {called}; --allowed-host NAME adds a name")
+    say(f"listening on {url}")
 
 
 def read_token(path: Path) -> str:
     """Return the token in a file, without white space around it.
 
     Raises:
-        UsageError: It can't be read, or holds no token.
+        UsageError: It can't be read, holds no token, or is open to every user of this machine.
     """
     try:
         with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
             content = file.read(MAX_TOKEN_BYTES + 1)
     except OSError as error:
         raise UsageError(f"token file {path} can't be read: {error.strerror}") from error
+    if stat.S_ISREG(mode) and mode & _OTHERS and not path.resolve().is_relative_to(_MOUNTED):
+        raise UsageError(
+            f"token file {path} is open to every user of this machine", hint=f"chmod 600 {path}"
+        )
     token = content.decode("utf-8", "replace").strip()
     if len(content) > MAX_TOKEN_BYTES or not (token.isascii() and token.isprintable() and token):
         raise UsageError(

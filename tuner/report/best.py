@@ -27,6 +27,7 @@ from tuner.domain.stats import tie_set
 from tuner.domain.study import BestCandidate
 from tuner.domain.workload import Workload
 from tuner.errors import NotFound
+from tuner.ways import Way
 
 Match: TypeAlias = Literal["exact", "same-arch", "nearest-shape"]
 # Gives the samples of trials, by process, for the ids of their rows.
@@ -151,7 +152,7 @@ def answer_exact(
     if not candidates:
         raise NotFound(
             f"{asked.operator} {asked.shape_text} {asked.dtype} was never tuned",
-            hint="run a study with this shape, or ask with --match nearest-shape",
+            hint=f"run a study with this shape, or {Way.ASK_NEAREST_SHAPE}",
         )
     exact = [
         each
@@ -164,7 +165,7 @@ def answer_exact(
             f"{asked.operator} {asked.shape_text} {asked.dtype} was tuned, but not for this "
             "environment and source: "
             + _nearest_difference(candidates, environment, source_hashes),
-            hint="run the study here, or ask with --match same-arch",
+            hint=f"run the study on this device, or {Way.ASK_SAME_ARCHITECTURE}",
         )
     return _answer(exact, asked, environment, match, notes, read_samples)
 

@@ -32,6 +32,7 @@ from tuner.errors import UsageError
 from tuner.report.reproduce import Original
 from tuner.store.views import StudySummary
 from tuner.store.views import TrialDetail
+from tuner.ways import Way
 
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "tuner.provenance/1"
@@ -80,7 +81,7 @@ def original_of(detail: TrialDetail) -> Original:
     if summary.outcome is not Outcome.OK or not chosen:
         raise UsageError(
             f"trial {summary.id} has no samples to compare with ({summary.outcome or 'running'})",
-            hint="`tuner trials STUDY --outcome ok` lists trials that have",
+            hint=f"{Way.LIST_OK_TRIALS} lists trials that have",
         )
     reports = chosen if summary.confirmed else chosen[:1]
     processes_us = tuple(each.samples_us for each in reports)

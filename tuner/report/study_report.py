@@ -33,6 +33,7 @@ from tuner.store.controls import study_controls
 from tuner.store.controls import trial_controls
 from tuner.store.views import StudySummary
 from tuner.store.views import TrialSummary
+from tuner.ways import Way
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -291,7 +292,7 @@ def _sampled(session: Session, study: StudySummary, trial_id: int) -> SampledTri
     if trial.study_id != study.id:
         raise NotFound(
             f"trial {trial_id} is not one of study {study.name}",
-            hint=f"`tuner trials {study.id}` lists its trials",
+            hint=f"{Way.LIST_TRIALS.of(study.id)} lists its trials",
         )
     stages: dict[str, list[tuple[float, ...]]] = {}
     for process in detail.processes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -12,9 +11,11 @@ from contextlib import ExitStack
 from contextlib import nullcontext
 from typing import TypeAlias
 
-from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import Response
 from starlette.responses import StreamingResponse
+from starlette.types import Receive
+from starlette.types import Scope
+from starlette.types import Send
 
 from tuner import api
 from tuner.domain.identity import canonical_json
@@ -64,9 +65,7 @@ def csv_stream(
         rows, columns = entering.enter_context(source)
         closing = entering.pop_all()
     chunks = api.csv_chunks(rows if is_flat else map(_flat, rows), columns)
-    return StreamingResponse(
-        _sent(chunks, closing), media_type=CSV_TYPE, headers=download_headers(name)
-    )
+    return _Csv(chunks, closing, download_headers(name))
 
 
 def report_answer(report: str, ending: str) -> Response:
@@ -86,10 +85,17 @@ def download_headers(name: str, ending: str = "csv") -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{"".join(kept)[:100]}.{ending}"'}
 
 
-async def _sent(chunks: Iterator[str], closing: ExitStack) -> AsyncIterator[bytes]:
-    with closing:
-        async for chunk in iterate_in_threadpool(chunks):
-            yield chunk.encode()
+class _Csv(StreamingResponse):
+    """A stream of CSV that leaves its source at the end, also where none of it was sent."""
+
+    def __init__(self, chunks: Iterator[str], closing: ExitStack, headers: dict[str, str]) -> None:
+        super().__init__(chunks, headers=headers, media_type=CSV_TYPE)
+        self._closing = closing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        with self._closing:
+            await super().__call__(scope, receive, send)
 
 
 def _flat(row: Mapping[str, Plain]) -> dict[str, Plain]:

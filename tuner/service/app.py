@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import APIRouter
+from fastapi import Depends
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
@@ -14,9 +15,11 @@ from starlette.staticfiles import StaticFiles
 
 from tuner import __version__
 from tuner import api
+from tuner.service.dependencies import check_repeats
 from tuner.service.dependencies import ServiceState
 from tuner.service.errors import handlers
 from tuner.service.gate import Gate
+from tuner.service.heads import Heads
 from tuner.service.limits import Rate
 from tuner.service.limits import RateLimit
 from tuner.service.metrics import Metrics
@@ -27,6 +30,7 @@ from tuner.service.routes import API_ROUTERS
 from tuner.service.security import Access
 from tuner.service.shortcut import BEST_PATH
 from tuner.service.shortcut import Shortcut
+from tuner.service.telling import Teller
 from tuner.service.traffic import Traffic
 from tuner.settings import Settings
 
@@ -66,38 +70,53 @@ def create_app(
     answers_ahead = api.AnswersAhead(answers, traffic.free_share)
     metrics.show_answers(kept=lambda: answers.kept, waiting=lambda: answers_ahead.waiting)
     routes = _routes((*API_ROUTERS, *PAGE_ROUTERS))
-    best_route = next(each for each in routes if each.path == BEST_PATH)
+    state = ServiceState(
+        settings, access, Teller(settings), metrics, devices, answers, answers_ahead, routes=routes
+    )
     app = FastAPI(
         title="tuner",
         version=__version__,
         description=DESCRIPTION,
+        openapi_url=None,  # a route of ours, which refuses parameters as the others do
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[
-            Middleware(
-                Gate,
-                access=access,
-                writes=RateLimit(writes or Rate()),
-                metrics=metrics,
-                traffic=traffic,
-            ),
-            Middleware(
-                Shortcut, route=best_route, settings=settings, answers=answers, metrics=metrics
-            ),
-        ],
+        middleware=_layers(state, RateLimit(writes or Rate()), traffic),
         exception_handlers=handlers(error_page),
     )
-    for router in API_ROUTERS:
-        app.include_router(router)
-    for router in PAGE_ROUTERS:
-        app.include_router(router, include_in_schema=False)
-    app.state.service = ServiceState(
-        settings, access, metrics, devices, answers, answers_ahead, routes=routes
-    )
+    _include(app)
+    app.state.service = state
     app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static")
     describe(app)
     return app
+
+
+def _layers(state: ServiceState, writes: RateLimit, traffic: Traffic) -> list[Middleware]:
+    """Return what a request goes through on its way to a route, the outermost first."""
+    best_route = next(each for each in state.routes if each.path == BEST_PATH)
+    return [
+        Middleware(
+            Gate, access=state.access, writes=writes, metrics=state.metrics, traffic=traffic
+        ),
+        Middleware(Heads),
+        Middleware(
+            Shortcut,
+            route=best_route,
+            settings=state.settings,
+            answers=state.answers,
+            metrics=state.metrics,
+            teller=state.teller,
+        ),
+    ]
+
+
+def _include(app: FastAPI) -> None:
+    """Add all routes; none of them passes over a parameter that is given twice."""
+    checks = [Depends(check_repeats)]
+    for router in API_ROUTERS:
+        app.include_router(router, dependencies=checks)
+    for router in PAGE_ROUTERS:
+        app.include_router(router, dependencies=checks, include_in_schema=False)
 
 
 def _routes(routers: Sequence[APIRouter]) -> tuple[APIRoute, ...]:

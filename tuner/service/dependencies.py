@@ -14,13 +14,16 @@ from fastapi import Query
 from pydantic import BaseModel
 from pydantic import ConfigDict
 from pydantic import Field
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.routing import Route
 
 from tuner import api
+from tuner.service.errors import InvalidRequest
 from tuner.service.events import Streams
 from tuner.service.metrics import Metrics
 from tuner.service.security import Access
+from tuner.service.telling import Teller
 from tuner.settings import Settings
 
 
@@ -31,6 +34,7 @@ class ServiceState:
     Attributes:
         settings: Of the service.
         access: Who may do what.
+        teller: Says to clients what went wrong.
         metrics: What ``/metrics`` shows.
         devices: What device names stand for.
         answers: Which config is best; gives an answer again while it is right.
@@ -41,6 +45,7 @@ class ServiceState:
 
     settings: Settings
     access: Access
+    teller: Teller
     metrics: Metrics
     devices: api.DeviceMemory
     answers: api.BestAnswers
@@ -53,6 +58,9 @@ class Strict(BaseModel):
     """Base of parameters and bodies: what is not documented is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+REPEATABLE = frozenset({"scalar"})  # parameters that are lists; all others are given once
 
 
 class NoParameters(Strict):
@@ -82,6 +90,25 @@ async def _given_state(request: Request) -> ServiceState:
 
 async def _given_settings(request: Request) -> Settings:
     return service_state(request).settings
+
+
+def repeated(query: QueryParams) -> str | None:
+    """Return a parameter that is given more than once and is no list, or None."""
+    names = [name for name, _ in query.multi_items() if name not in REPEATABLE]
+    return next((name for name in names if names.count(name) > 1), None)
+
+
+async def check_repeats(request: Request) -> None:
+    """Refuse parameters that are given more than once: the framework takes the last one.
+
+    Raises:
+        InvalidRequest: There is one.
+    """
+    name = repeated(request.query_params)
+    if name is not None:
+        raise InvalidRequest(
+            f"parameter {name[:100]!r} is given more than once", hint="give it once"
+        )
 
 
 SettingsDep = Annotated[Settings, Depends(_given_settings)]

@@ -23,11 +23,16 @@ from tuner.errors import TunerError
 from tuner.service.answers import json_answer
 from tuner.service.headers import SECURITY_HEADERS
 from tuner.service.headers import wants_page
+from tuner.service.telling import Teller
+from tuner.service.wording import HTTP_WORDS
+from tuner.service.wording import PAGE_WORDS
+from tuner.ways import Words
 
 SCHEMA = "tuner.error/1"
 
 # Most special first: the first class that fits decides.
 _STATUS_BY_ERROR: tuple[tuple[type[TunerError], int], ...] = (
+    (errors.NoDatabase, 503),
     (errors.NotFound, 404),
     (errors.NoValidConfig, 404),
     (errors.Conflict, 409),
@@ -66,6 +71,10 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+class InvalidRequest(errors.UsageError):
+    """A request is not as it is described."""
+
+
 PageMaker: TypeAlias = Callable[[Request, Problem], Response]
 Handler: TypeAlias = Callable[[Request, Any], Coroutine[Any, Any, Response]]
 
@@ -81,7 +90,7 @@ def handlers(page: PageMaker) -> dict[int | type[Exception], Handler]:
         page: Makes an error's page.
     """
     return {
-        TunerError: _answered_by(lambda _request, error: problem_of(error), page),
+        TunerError: _answered_by(_own_error, page),
         RequestValidationError: _answered_by(_validation_error, page),
         HTTPException: _answered_by(_http_error, page),
         Exception: _answered_by(_internal_error, page),
@@ -91,7 +100,7 @@ def handlers(page: PageMaker) -> dict[int | type[Exception], Handler]:
 def _answered_by(read: Callable[[Request, Any], Problem], page: PageMaker) -> Handler:
     async def answer(request: Request, error: Exception) -> Response:
         found = read(request, error)
-        if _is_of_page(request) or wants_page(request.url.path, request.headers):
+        if is_for_a_person(request):
             return page(request, found)
         return error_answer(found)
 
@@ -110,12 +119,19 @@ def error_answer(problem: Problem) -> Response:
     return json_answer(fields, status=problem.status, headers=problem.headers)
 
 
-def problem_of(error: TunerError) -> Problem:
-    """Return what is said of an error of this program."""
+def problem_of(error: TunerError, teller: Teller, words: Words = HTTP_WORDS) -> Problem:
+    """Return what is said of an error of this program.
+
+    Args:
+        error: What went wrong.
+        teller: Keeps back what no client is to know.
+        words: Of the surface through which the client came.
+    """
+    message, hint = teller.told(error, words)
     status = status_of(error)
     name = _CAPITAL.sub("_", type(error).__name__).lower()
     headers = {"Retry-After": "5"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-    return Problem(status, error.message, error.hint, name, headers)
+    return Problem(status, message, hint, name, headers)
 
 
 def status_of(error: TunerError) -> int:
@@ -123,8 +139,19 @@ def status_of(error: TunerError) -> int:
     return next((code for kind, code in _STATUS_BY_ERROR if isinstance(error, kind)), 500)
 
 
+def is_for_a_person(request: Request) -> bool:
+    """Tell whether an error is answered with a page."""
+    return _is_of_page(request) or wants_page(request.url.path, request.headers)
+
+
 def _is_of_page(request: Request) -> bool:
     return isinstance(request.scope.get("route"), PageRoute)
+
+
+def _own_error(request: Request, error: TunerError) -> Problem:
+    """Say what went wrong in words of the surface through which the client came."""
+    words = PAGE_WORDS if is_for_a_person(request) else HTTP_WORDS
+    return problem_of(error, request.app.state.service.teller, words)
 
 
 def _validation_error(request: Request, error: RequestValidationError) -> Problem:
@@ -148,6 +175,8 @@ def _http_error(request: Request, error: HTTPException) -> Problem:
     hint = ""
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = allowed_methods(request) | set(headers.get("Allow", "GET").split(", "))
+        if "GET" in allowed:
+            allowed.add("HEAD")
         headers["Allow"] = ", ".join(sorted(allowed))
         hint = f"allowed: {headers['Allow']}"
     elif error.status_code == HTTPStatus.NOT_FOUND:

@@ -24,8 +24,11 @@ from tuner.service.errors import Problem
 from tuner.service.events import EVENTS_TYPE
 from tuner.service.headers import add_headers
 from tuner.service.headers import wants_page
+from tuner.service.limits import body_refusal
 from tuner.service.limits import BodyRefused
+from tuner.service.limits import BUSY
 from tuner.service.limits import content_refusal
+from tuner.service.limits import is_too_busy
 from tuner.service.limits import RateLimit
 from tuner.service.limits import replayed
 from tuner.service.limits import whole_body
@@ -61,6 +64,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         begun_s = time.perf_counter()
+        asked = Headers(scope=scope)
         status = 500
 
         async def sent(message: Message) -> None:
@@ -68,33 +72,39 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                add_headers(headers, scope["path"])
+                add_headers(headers, scope["path"], asked)
                 if headers.get("content-type", "").startswith(EVENTS_TYPE):
                     has_begun_to_wait()
             await send(message)
 
         try:
             with self._traffic.request() as has_begun_to_wait:
-                await self._answer(scope, receive, sent)
+                await self._answer(scope, asked, receive, sent)
         finally:
             self._note(scope, status, time.perf_counter() - begun_s)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             await _refuse(refusal, scope, receive, send)
             return
         if scope["method"] not in READ_METHODS:
             try:
-                receive = replayed(await whole_body(receive), receive)
+                body = await whole_body(receive)
             except BodyRefused as error:
                 await _refuse(error.refusal, scope, receive, send)
                 return
+            refusal = body_refusal(scope["path"], body)
+            if refusal is not None:
+                await _refuse(refusal, scope, receive, send)
+                return
+            receive = replayed(body, receive)
         await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         method, path = scope["method"], scope["path"]
+        if is_too_busy(scope):
+            return BUSY
         if method not in READ_METHODS:
             # Before the token is looked at: guesses are limited too.
             wait_s = self._writes.wait_s(_client(scope))
@@ -131,7 +141,7 @@ async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) 
         headers["WWW-Authenticate"] = "Bearer"
     if refusal.retry_after_s:
         headers["Retry-After"] = str(refusal.retry_after_s)
-    if refusal.status in (408, 413):
-        headers["Connection"] = "close"  # the rest of the body is not read
+    if refusal.status in (408, 413) or refusal is BUSY:
+        headers["Connection"] = "close"  # the rest of the body is not read; or there are too many
     problem = Problem(refusal.status, refusal.message, refusal.hint, refusal.error, headers)
     await error_answer(problem)(scope, receive, send)

@@ -16,21 +16,31 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 API_PREFIX = "/api/"
 STATIC_PREFIX = "/static/"
 
 
-def add_headers(headers: MutableHeaders, path: str) -> None:
+def add_headers(headers: MutableHeaders, path: str, asked: Headers) -> None:
     """Add the headers that every answer has, unless the answer set its own.
 
     Files of the pages may be kept, but are asked for again each time (``ETag``): after an
     upgrade no page runs with an older script. All else is not kept.
+
+    Args:
+        headers: Of the answer.
+        path: That was asked for.
+        asked: Headers of the request.
     """
     for name, value in SECURITY_HEADERS.items():
         headers.setdefault(name, value)
+    # Browsers say this to HTTPS and loopback only. Elsewhere they heed no such policy, and note an
+    # error for each page that states one.
+    if "sec-fetch-site" in asked:
+        headers.setdefault("Cross-Origin-Opener-Policy", "same-origin")
+    if "accept-ranges" in headers:
+        headers["Accept-Ranges"] = "none"
     headers.setdefault(
         "Cache-Control", "no-cache" if path.startswith(STATIC_PREFIX) else "no-store"
     )

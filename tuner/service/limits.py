@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import Message
 from starlette.types import Receive
+from starlette.types import Scope
 
 from tuner.service.headers import API_PREFIX
 from tuner.service.security import READ_METHODS
@@ -19,6 +21,10 @@ from tuner.service.security import Refusal
 MAX_BODY_BYTES = 64 * 1024
 BODY_TIMEOUT_S = 20.0
 MAX_CLIENTS = 10_000
+MAX_CONNECTIONS = 1000
+CONNECTIONS = "connections"  # key of a request's state: how many were open when it came
+HEALTH_PATH = "/healthz"
+_MAX_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,20 @@ class BodyRefused(Exception):
         self.refusal = refusal
 
 
+BUSY = Refusal(
+    503, "too_many_connections", f"more than {MAX_CONNECTIONS} connections are open",
+    "close those that are not in use, and ask again", retry_after_s=5,
+)  # fmt: skip
 TOO_LARGE = Refusal(413, "body_too_large", f"a body has at most {MAX_BODY_BYTES} bytes")
+
+
+def is_too_busy(scope: Scope) -> bool:
+    """Tell whether a request is refused because of the many connections beside its own.
+
+    Not so where only is asked whether the process lives: one that is busy need not be restarted.
+    """
+    connections: int = scope.get("state", {}).get(CONNECTIONS, 0)
+    return connections > MAX_CONNECTIONS and scope["path"] != HEALTH_PATH
 
 
 def content_refusal(method: str, path: str, headers: Headers) -> Refusal | None:
@@ -81,6 +100,50 @@ def content_refusal(method: str, path: str, headers: Headers) -> Refusal | None:
             "send the header Content-Type: application/json",
         )  # fmt: skip
     return None
+
+
+def body_refusal(path: str, body: bytes) -> Refusal | None:
+    """Return why the body of a request to the API is refused before anybody reads it, or None.
+
+    The framework would take the last of two equal keys, and NaN, which is no JSON.
+    """
+    if not path.startswith(API_PREFIX) or not body:
+        return None
+    try:
+        json.loads(
+            body.decode("utf-8"), object_pairs_hook=_with_each_key_once, parse_constant=_refused
+        )
+    except _RepeatedKey as error:
+        key = str(error)[:_MAX_SHOWN]
+        return Refusal(400, "invalid_request", f"the body has the key {key!r} twice",
+                       "give each key once")  # fmt: skip
+    except UnicodeDecodeError:
+        fault = "it is not UTF-8"
+    except json.JSONDecodeError as error:
+        fault = f"{error.msg.lower()} at line {error.lineno}, column {error.colno}"
+    except (ValueError, RecursionError) as error:  # NaN, a number of very many digits, or depth
+        fault = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    else:
+        return None
+    return Refusal(400, "invalid_request", f"the body is not JSON: {fault}",
+                   'send an object such as {"study": "NAME"}; see /openapi.json')  # fmt: skip
+
+
+class _RepeatedKey(Exception):
+    """An object has two equal keys."""
+
+
+def _with_each_key_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _RepeatedKey(key)
+        found[key] = value
+    return found
+
+
+def _refused(name: str) -> object:
+    raise ValueError(f"it has {name}")
 
 
 async def whole_body(receive: Receive) -> bytes:

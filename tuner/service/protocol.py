@@ -1,13 +1,38 @@
-"""HTTP connections with a deadline for their headers: uvicorn itself waits for them for ever."""
+"""HTTP connections with a deadline for their headers: uvicorn itself waits for them for ever.
+
+What is not HTTP is answered in the one shape of errors, too, where uvicorn has a line of text.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tuner.service.errors import error_answer
+from tuner.service.errors import Problem
+from tuner.service.headers import SECURITY_HEADERS
+from tuner.service.limits import CONNECTIONS
+
 HEADER_TIMEOUT_S = 15.0
 MAX_HEADER_BYTES = 64 * 1024
+
+
+_BEGINNING = re.compile(rb"[A-Z]+ ")
+_NOT_ASCII = Problem(
+    400,
+    "the address has characters that are not ASCII",
+    "percent-encode them as UTF-8: é is %C3%A9",
+    "invalid_request",
+)
+_NOT_HTTP = Problem(
+    400, "this is no HTTP/1.1 request", "speak plain HTTP/1.1 here, not HTTPS", "invalid_request"
+)
+_TOO_LONG = Problem(
+    431, f"the headers have more than {MAX_HEADER_BYTES} bytes", "send fewer cookies or headers"
+)
 
 
 class DeadlineProtocol(HttpToolsProtocol):
@@ -15,6 +40,7 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     _deadline: asyncio.TimerHandle | None = None
     _header_bytes = 0
+    _data = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
@@ -28,11 +54,13 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, unless the headers are longer than any that are meant."""
+        self._data = data
         super().data_received(data)
+        self._data = b""
         if self._deadline is not None:
             self._header_bytes += len(data)
             if self._header_bytes > MAX_HEADER_BYTES:
-                self.transport.close()
+                self._refuse(_TOO_LONG)
 
     def on_message_begin(self) -> None:
         """Wait for the headers of a request, the first one's or a later one's."""
@@ -42,7 +70,24 @@ class DeadlineProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Go on with the request."""
         self._have_headers()
+        self.scope["state"][CONNECTIONS] = len(self.connections)
         super().on_headers_complete()
+
+    def send_400_response(self, _msg: str) -> None:
+        """Answer what the parser can't make out."""
+        line = self._data.partition(b"\n")[0]
+        is_in_address = _BEGINNING.match(line) is not None and not line.isascii()
+        self._refuse(_NOT_ASCII if is_in_address else _NOT_HTTP)
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer and hang up: what follows on the connection can't be made out either."""
+        answer = error_answer(problem)
+        headers = {**answer.headers, **SECURITY_HEADERS, "Connection": "close"}
+        lines = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        head = "\r\n".join((*lines, "", "")).encode("latin-1")
+        self.transport.write(head + bytes(answer.body))
+        self.transport.close()
 
     def _expect_headers(self) -> None:
         if self._deadline is None:

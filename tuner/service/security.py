@@ -3,13 +3,17 @@
 A write needs ``Authorization: Bearer TOKEN`` or the session that ``POST /login`` gives for the
 token. On a loopback address reads are free; anywhere else they need the same. Browsers are kept
 from writing for another site by the cookie's ``SameSite=Strict``, by the ``Origin`` and
-``Sec-Fetch-Site`` headers, and from reading through a rebound name by the ``Host`` header.
+``Sec-Fetch-Site`` headers, and from reading through a rebound name by the ``Host`` header: it must
+hold a name that is known here. An address in figures is no name that anybody could lead elsewhere,
+so where others can reach the service, it is called by any: which ones lead here is not always known
+here, as in a container.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import time
 from collections.abc import Iterable
@@ -21,8 +25,10 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from tuner.errors import UsageError
+from tuner.service.addresses import is_ip
 from tuner.service.addresses import is_loopback
 from tuner.service.addresses import LOOPBACK_NAMES
+from tuner.service.addresses import own_names
 
 SESSION_COOKIE = "tuner_session"
 SESSION_S = 12 * 3600
@@ -30,6 +36,8 @@ MIN_TOKEN_CHARACTERS = 16
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Answered without a token wherever the service listens: a container's health check has none.
 OPEN_PATHS = ("/healthz", "/readyz", "/login", "/static/")
+_NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
+_MAX_SHOWN = 100
 HOW_TO_SET_ONE = "start the service with --token-file FILE, or set TUNER_TOKEN"
 
 
@@ -50,10 +58,12 @@ class Access:
     Args:
         token: What a client must know to write; None refuses all writes.
         host: The address that the service listens on.
-        allowed_hosts: Further names that clients may call it by.
+        allowed_hosts: Further names that clients may call it by; several may share a text, with
+            commas between them.
 
     Raises:
-        UsageError: The token is too short, or there is none and others can reach the address.
+        UsageError: The token is too short, there is none and others can reach the address, or what
+            is allowed is no name.
     """
 
     def __init__(self, token: str | None, host: str, allowed_hosts: Iterable[str] = ()) -> None:
@@ -72,7 +82,15 @@ class Access:
         # Derived, so that a cookie that leaks does not give the token away, and a new token
         # ends all sessions.
         self._session_key = hashlib.sha256(b"tuner session\0" + (self._token or b"")).digest()
-        self._hosts = LOOPBACK_NAMES | {_bare(host)} | {_bare(each) for each in allowed_hosts}
+        own = () if self.is_loopback else own_names()
+        allowed = (_allowed(name) for each in allowed_hosts for name in each.split(","))
+        self._hosts = LOOPBACK_NAMES.union((_bare(host),), own, allowed)
+
+    @property
+    def called(self) -> str:
+        """By what clients may call the service, for whoever starts it."""
+        names = sorted(each for each in self._hosts if not is_ip(each))
+        return ", ".join([*names, "127.0.0.1" if self.is_loopback else "any of its IP addresses"])
 
     @property
     def has_token(self) -> bool:
@@ -107,11 +125,9 @@ class Access:
 
     def refusal(self, method: str, path: str, headers: Headers) -> Refusal | None:
         """Return why a request is refused, or None where it is to be answered."""
-        if _bare(headers.get("host", "")) not in self._hosts:
-            return Refusal(
-                403, "host_not_allowed", "the service is not known by that name",
-                "call it by the address it listens on, or start it with --allowed-host NAME",
-            )  # fmt: skip
+        asked = _bare(headers.get("host", ""))
+        if asked not in self._hosts and (self.is_loopback or not is_ip(asked)):
+            return self._host_refusal(asked)
         if method in READ_METHODS:
             is_open = self.is_loopback or path.startswith(OPEN_PATHS)
             return None if is_open or self.is_known(headers) else _unauthorized()
@@ -124,6 +140,14 @@ class Access:
             return Refusal(403, "no_token", "the service has no token, so it takes no writes",
                            HOW_TO_SET_ONE)  # fmt: skip
         return None if path == "/login" or self.is_known(headers) else _unauthorized()
+
+    def _host_refusal(self, asked: str) -> Refusal:
+        name = f"as {asked[:_MAX_SHOWN]!r}" if asked else "without a name"
+        way = "localhost" if self.is_loopback else "by its IP address or its host name"
+        return Refusal(
+            403, "host_not_allowed", f"the service is not called {name}",
+            f"call it {way}; whoever runs it can allow a name: tuner serve --allowed-host NAME",
+        )  # fmt: skip
 
     def _signature(self, payload: str) -> str:
         content = payload.encode("utf-8", "surrogatepass")
@@ -143,6 +167,21 @@ def _bare(host: str) -> str:
     if name.startswith("["):
         return name[1:].partition("]")[0]
     return name if name.count(":") > 1 else name.partition(":")[0].rstrip(".")
+
+
+def _allowed(text: str) -> str:
+    """Return a name that clients may call the service by, as it is in their ``Host`` header.
+
+    Raises:
+        UsageError: It is none.
+    """
+    name = "" if "/" in text else _bare(text)
+    if not (_NAME.fullmatch(name) or is_ip(name)):
+        raise UsageError(
+            f"--allowed-host {text[:_MAX_SHOWN]!r} is no host name",
+            hint="give the name as in the address bar, without http:// and path: gpu.example.org",
+        )
+    return name
 
 
 def _is_same_origin(headers: Headers) -> bool:

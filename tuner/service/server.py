@@ -27,7 +27,6 @@ from tuner.service.work.process import start_worker
 from tuner.settings import Settings
 
 BACKLOG = 1024
-MAX_CONNECTIONS = 1000
 MAX_OPEN_FILES = 8192
 GRACE_S = 8
 KEEP_ALIVE_S = 30
@@ -52,13 +51,13 @@ class ServeOptions:
     takes_jobs: bool = True
 
 
-def serve(settings: Settings, options: ServeOptions, ready: Callable[[str], None]) -> None:
+def serve(settings: Settings, options: ServeOptions, ready: Callable[[str, str], None]) -> None:
     """Answer until SIGTERM or SIGINT comes; requests under way are answered first.
 
     Args:
         settings: Say which database; their token, if any, lets clients write.
         options: How it is reached.
-        ready: Is told the URL once it answers.
+        ready: Is told the URL once it answers, and by what clients may call it.
 
     Raises:
         UsageError: The address can't be had, or others could reach it without a token.
@@ -70,7 +69,8 @@ def serve(settings: Settings, options: ServeOptions, ready: Callable[[str], None
     _raise_file_limit()
     with listening_socket(options.host, options.port) as listener:
         url = url_of(*listener.getsockname()[:2])
-        server = _Server(_config(app), app.state.service, partial(ready, url))
+        called = app.state.service.access.called
+        server = _Server(_config(app), app.state.service, partial(ready, url, called))
         # Uvicorn raises the signals that ended it again when it is done, for these handlers.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, server.handle_exit)
@@ -142,7 +142,6 @@ def _config(app: FastAPI) -> uvicorn.Config:
         access_log=False,  # ours counts, and names no query
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
     )

@@ -22,12 +22,15 @@ from starlette.types import Send
 from tuner import api
 from tuner.errors import TunerError
 from tuner.service.answers import JSON_TYPE
+from tuner.service.dependencies import REPEATABLE
+from tuner.service.dependencies import repeated
 from tuner.service.errors import error_answer
 from tuner.service.errors import problem_of
 from tuner.service.metrics import Metrics
 from tuner.service.routes.lookup import asked_by
 from tuner.service.routes.lookup import BestParameters
 from tuner.service.shared_look import SharedLook
+from tuner.service.telling import Teller
 from tuner.settings import Settings
 
 BEST_PATH = "/api/v1/best"
@@ -44,6 +47,7 @@ class Shortcut:
         settings: Name the device that is meant where none is named.
         answers: Finds and keeps answers.
         metrics: Times them as the route does.
+        teller: Says what went wrong.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class Shortcut:
         settings: Settings,
         answers: api.BestAnswers,
         metrics: Metrics,
+        teller: Teller,
     ) -> None:
         self._app = app
         self._route = route
@@ -60,6 +65,7 @@ class Shortcut:
         self._read: dict[bytes, api.Asked] = {}
         self._answers = answers
         self._metrics = metrics
+        self._teller = teller
         self._look = SharedLook(answers.look)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,7 +87,7 @@ class Shortcut:
         try:
             content = await self._content(query)
         except TunerError as error:
-            answer = error_answer(problem_of(error))
+            answer = error_answer(problem_of(error, self._teller))
         else:
             if content is None:
                 return None
@@ -110,7 +116,11 @@ class Shortcut:
         if known is not None:
             return known
         given = QueryParams(query)
-        fields = {name: given.getlist(name) if name == "scalar" else given[name] for name in given}
+        if repeated(given) is not None:
+            return None
+        fields = {
+            name: given.getlist(name) if name in REPEATABLE else given[name] for name in given
+        }
         try:
             parameters = BestParameters.model_validate(fields)
         except ValidationError:

@@ -34,6 +34,7 @@ from tuner.store.rows import Values
 from tuner.store.table import insert_row
 from tuner.store.table import insert_rows
 from tuner.store.table import table_of
+from tuner.ways import Way
 
 _CHUNK_ROWS = 1000
 _PLAIN = (
@@ -139,7 +140,7 @@ def find_records(session: Session, evidence: str) -> list[StoredRecord]:
     if not found:
         raise NotFound(
             f"no evidence {evidence[:100]!r}",
-            hint="`tuner evidence` lists what is stored; `tuner import FILE` adds to it",
+            hint=f"{Way.LIST_EVIDENCE} lists what is stored; `tuner import FILE` adds to it",
         )
     return found
 
@@ -155,7 +156,7 @@ def find_record(session: Session, record_id: int) -> StoredRecord:
         query = _record_query().where(table_of(RecordRow).c.id == record_id)
         row = session.execute(query).mappings().first()
     if row is None:
-        raise NotFound(f"no record {record_id}", hint="`tuner evidence NAME` lists a set's")
+        raise NotFound(f"no record {record_id}", hint=f"{Way.SHOW_EVIDENCE} lists a set's")
     return _stored(row)
 
 

@@ -10,7 +10,7 @@ from dataclasses import field
 from pathlib import Path
 
 from tuner.errors import DatabaseProblem
-from tuner.errors import NotFound
+from tuner.errors import NoDatabase
 from tuner.errors import UsageError
 
 _HARMLESS = re.compile(r"(host|hostaddr|port|dbname|service)=")
@@ -96,13 +96,13 @@ def require_database_file(path: Path) -> None:
     them when they are whole, so an empty one is not ours, or is what a full disk left of one.
 
     Raises:
-        NotFound: There is no such file.
+        NoDatabase: There is no such file.
         DatabaseProblem: It is something else, or can't be read.
     """
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(
+        raise NoDatabase(
             f"no such database: {path}", hint="check --db; `tuner run` creates one"
         ) from None
     except (OSError, ValueError) as error:

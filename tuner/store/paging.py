@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement
 from sqlalchemy import func
@@ -31,6 +32,7 @@ from tuner.store.models import WorkloadRow
 from tuner.store.queries import outcome_counts
 from tuner.store.table import table_of
 
+_T = TypeVar("_T")
 _CHUNK_ROWS = 1000
 _JSON_COLUMNS = frozenset({"scalars", "config", "warnings", "identity", "context", "differences"})
 
@@ -118,6 +120,17 @@ def trial_rows(
         yield {**_plain(row), "outcome": row["outcome"] or RUNNING}
 
 
+def has_implementation(session: Session, study_id: int, name: str) -> bool:
+    """Tell whether a study has a trial of an implementation."""
+    found = _of_study(select(TrialRow.id), study_id).where(ImplementationRow.name == name)
+    return session.scalar(found.limit(1)) is not None
+
+
+def implementation_names(session: Session, study_id: int) -> list[str]:
+    """Return the implementations of which a study has trials."""
+    return list(session.scalars(_of_study(select(ImplementationRow.name), study_id).distinct()))
+
+
 def study_rows(
     session: Session, *, before: int | None = None, limit: int | None
 ) -> list[dict[str, Plain]]:
@@ -180,6 +193,15 @@ def environment_rows(
     if before is not None:
         query = query.where(EnvironmentRow.id < before)
     return [_plain(row) for row in session.execute(query).mappings()]
+
+
+def _of_study(query: Select[_T], study_id: int) -> Select[_T]:
+    """Let a query choose among a study's trials, with their implementations."""
+    return (
+        query.select_from(TrialRow)
+        .join(ImplementationRow, ImplementationRow.id == TrialRow.implementation_id)
+        .where(TrialRow.study_id == study_id)
+    )
 
 
 def _conditions(wanted: TrialFilter) -> list[ColumnElement[bool]]:

@@ -73,6 +73,7 @@ def translated(database: str) -> Iterator[None]:
         raise DatabaseProblem(
             f"database {database}: all connections of this process are in use",
             hint="ask for less at a time",
+            what="all connections to it are in use",
         ) from error
     except sqlite3.Error as error:
         raise _file_problem(database, error) from error
@@ -109,7 +110,9 @@ def _file_problem(database: str, cause: BaseException | None) -> DatabaseProblem
         return _damaged(database, "a text is not UTF-8")
     for prefix, problem, hint in _SQLITE_PROBLEMS:
         if name.startswith(prefix):
-            return DatabaseProblem(f"database {database}: {problem} ({text})", hint=hint)
+            return DatabaseProblem(
+                f"database {database}: {problem} ({text})", hint=hint, what=problem
+            )
     return DatabaseProblem(f"database {database}: {text}")
 
 
@@ -117,6 +120,7 @@ def _damaged(database: str, why: str) -> DatabaseProblem:
     return DatabaseProblem(
         f"database {database}: the file is damaged ({why})",
         hint="restore a backup; `tuner db check` says more",
+        what="the file is damaged",
     )
 
 
@@ -128,17 +132,23 @@ def _server_problem(database: str, error: DBAPIError) -> TunerError:
         return UsageError(f"database {database} can't hold a value: {text}")
     for prefix, problem, hint in _SERVER_PROBLEMS:
         if state.startswith(prefix):
-            return DatabaseProblem(f"database {database}: {problem} ({text})", hint=hint)
+            return DatabaseProblem(
+                f"database {database}: {problem} ({text})", hint=hint, what=problem
+            )
     if state:
         return DatabaseProblem(f"database {database}: {text}")
     if error.connection_invalidated:
         return DatabaseProblem(
-            f"database {database}: the connection was lost ({text})", hint=_GO_ON
+            f"database {database}: the connection was lost ({text})",
+            hint=_GO_ON,
+            what="the connection was lost",
         )
     hint = "check that the server runs, and host, port, user and password"
     if _NO_DATABASE.search(text):
         hint = "check --db; `createdb NAME` makes an empty database, tuner its tables"
-    return DatabaseProblem(f"database {database} can't be reached: {text}", hint=hint)
+    return DatabaseProblem(
+        f"database {database} can't be reached: {text}", hint=hint, what="it can't be reached"
+    )
 
 
 def _one_line(cause: BaseException | None) -> str:

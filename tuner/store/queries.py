@@ -43,6 +43,7 @@ from tuner.store.reruns import is_no_rerun
 from tuner.store.views import StudySummary
 from tuner.store.views import TrialDetail
 from tuner.store.views import TrialSummary
+from tuner.ways import Way
 
 __all__ = [
     "BEST_COLUMNS",
@@ -84,7 +85,7 @@ def find_study(session: Session, name_or_id: str | int) -> StudySummary:
     if not found and text.isascii() and text.isdecimal() and int(text) <= MAX_ID:
         found = _studies(session, _study_query().where(StudyRow.id == int(text)))
     if not found:
-        raise NotFound(f"no study {text[:100]!r}", hint="`tuner studies` lists them")
+        raise NotFound(f"no study {text[:100]!r}", hint=f"{Way.LIST_STUDIES} lists them")
     return found[0]
 
 
@@ -149,7 +150,7 @@ def trial_detail(session: Session, trial_id: int) -> TrialDetail:
     if 0 < trial_id <= MAX_ID:
         row = session.execute(_trial_query().where(TrialRow.id == trial_id)).first()
     if row is None:
-        raise NotFound(f"no trial {trial_id}", hint="`tuner trials STUDY` lists a study's")
+        raise NotFound(f"no trial {trial_id}", hint=f"{Way.LIST_TRIALS} lists a study's")
     return trial_parts(session, _trial_summary(row), row.TrialRow)
 
 

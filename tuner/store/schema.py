@@ -16,7 +16,7 @@ from sqlalchemy import select
 from sqlalchemy import String
 from sqlalchemy import Table
 
-from tuner.errors import NotFound
+from tuner.errors import NoDatabase
 from tuner.errors import SchemaMismatch
 from tuner.store import control_models  # noqa: F401 - registers its table with Base
 from tuner.store import evidence_models  # noqa: F401 - likewise
@@ -63,13 +63,13 @@ def read_revision(connection: Connection, database: str) -> str:
     """Return the revision a database is stamped with.
 
     Raises:
-        NotFound: It is a server's, and there is nothing in it.
+        NoDatabase: It is a server's, and there is nothing in it.
         SchemaMismatch: It is not a database of this program, or its stamp is damaged.
     """
     if not has_schema(connection):
         tables = sorted(inspect(connection).get_table_names())
         if not tables and connection.dialect.name != "sqlite":
-            raise NotFound(
+            raise NoDatabase(
                 f"database {database} is empty: it has no tables", hint="`tuner run` makes them"
             )
         listed = ", ".join(tables[:5]) + (", …" if len(tables) > 5 else "")

@@ -10,10 +10,11 @@ from starlette.responses import Response
 
 from tuner import api
 from tuner.errors import TunerError
-from tuner.service.dependencies import SettingsDep
+from tuner.service.dependencies import StateDep
 from tuner.service.errors import PageRoute
-from tuner.service.errors import status_of
+from tuner.service.errors import problem_of
 from tuner.service.pages.rendering import render
+from tuner.service.wording import PAGE_WORDS
 from tuner.settings import Settings
 
 router = APIRouter(prefix="/compare", route_class=PageRoute)
@@ -21,17 +22,18 @@ MAX_CHOICES = 200
 
 
 @router.get("")
-def compare(request: Request, settings: SettingsDep, a: str = "", b: str = "") -> Response:
+def compare(request: Request, state: StateDep, a: str = "", b: str = "") -> Response:
     """Set two sides beside each other, or ask which."""
     context: dict[str, Any] = {
-        "sides": _sides(settings), "a": a, "b": b, "comparison": None, "error": None,
+        "sides": _sides(state.settings), "a": a, "b": b, "comparison": None, "error": None,
     }  # fmt: skip
     if not (a and b):
         return render(request, "compare.html", context)
     try:
-        context["comparison"] = api.compare(a, b, settings=settings).as_plain()
+        context["comparison"] = api.compare(a, b, settings=state.settings).as_plain()
     except TunerError as error:
-        return render(request, "compare.html", context | {"error": error}, status=status_of(error))
+        told = problem_of(error, state.teller, PAGE_WORDS)
+        return render(request, "compare.html", context | {"error": told}, status=told.status)
     return render(request, "compare.html", context)
 
 

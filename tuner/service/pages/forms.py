@@ -20,13 +20,13 @@ MAX_CHARACTERS = 2000
 
 
 async def _form_fields(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form, by name. Of two with one name, the first counts.
+    """Return the fields of a form, by name.
 
     A dependency, so that what uses them needs not be a coroutine: one that waits for the
     database would hold up every other request.
 
     Raises:
-        UsageError: There are too many, or one is too long.
+        UsageError: There are too many, or one is too long or given more than once.
     """
     body = (await request.body()).decode("utf-8", "replace")
     try:
@@ -34,6 +34,8 @@ async def _form_fields(request: Request) -> Mapping[str, str]:
     except ValueError as error:
         raise UsageError(f"a form has at most {MAX_FIELDS} fields") from error
     for name, values in fields.items():
+        if len(values) > 1:
+            raise UsageError(f"field {name[:40]!r} is given more than once", hint="give it once")
         if len(values[0]) > MAX_CHARACTERS:
             raise UsageError(f"{name[:40]!r} has more than {MAX_CHARACTERS} characters")
     return {name: values[0].strip() for name, values in fields.items()}

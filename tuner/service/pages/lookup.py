@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 from typing import Literal
 
@@ -10,19 +11,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tuner import api
-from tuner.errors import NotFound
 from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.service.dependencies import ServiceState
 from tuner.service.dependencies import StateDep
 from tuner.service.errors import PageRoute
-from tuner.service.errors import status_of
+from tuner.service.errors import problem_of
 from tuner.service.pages.choices import lookup_choices
 from tuner.service.pages.forms import new_key
 from tuner.service.pages.rendering import render
 from tuner.service.pages.snippets import hip_snippet
 from tuner.service.pages.snippets import python_snippet
 from tuner.service.pages.snippets import triton_snippet
+from tuner.service.wording import PAGE_WORDS
 
 router = APIRouter(prefix="/lookup", route_class=PageRoute)
 
@@ -53,8 +54,9 @@ def look_up(
         context |= _answer(asked, state)
     except TunerError as error:
         # Not having measured it is an answer; the form stays, with what was asked.
-        status = 200 if isinstance(error, NotFound) else status_of(error)
-        return render(request, "lookup.html", context | {"error": error}, status=status)
+        told = problem_of(error, state.teller, PAGE_WORDS)
+        status = HTTPStatus.OK if told.status == HTTPStatus.NOT_FOUND else told.status
+        return render(request, "lookup.html", context | {"error": told}, status=status)
     return render(request, "lookup.html", context)
 
 

@@ -17,14 +17,17 @@ from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.service.answers import json_answer
 from tuner.service.dependencies import RowId
+from tuner.service.dependencies import ServiceState
 from tuner.service.dependencies import SettingsDep
+from tuner.service.dependencies import StateDep
 from tuner.service.errors import PageRoute
-from tuner.service.errors import status_of
+from tuner.service.errors import problem_of
 from tuner.service.pages.choices import device_names
 from tuner.service.pages.forms import FormDep
 from tuner.service.pages.forms import new_key
 from tuner.service.pages.forms import see
 from tuner.service.pages.rendering import render
+from tuner.service.wording import PAGE_WORDS
 from tuner.settings import Settings
 
 router = APIRouter(prefix="/studies", route_class=PageRoute)
@@ -34,13 +37,13 @@ TRIALS_OF_A_PAGE = 200
 
 
 @router.get("")
-def list_studies(request: Request, settings: SettingsDep, cursor: str | None = None) -> Response:
+def list_studies(request: Request, state: StateDep, cursor: str | None = None) -> Response:
     """List the studies, and offer to run one."""
-    return _list(request, settings, {}, cursor)
+    return _list(request, state, {}, cursor)
 
 
 @router.post("")
-def launch(request: Request, fields: FormDep, settings: SettingsDep) -> Response:
+def launch(request: Request, fields: FormDep, state: StateDep) -> Response:
     """Ask for a study; what is wrong with the request is said beside the form."""
     try:
         job, _ = api.launch_study(
@@ -50,20 +53,20 @@ def launch(request: Request, fields: FormDep, settings: SettingsDep) -> Response
             device=fields.get("device"),
             fresh="fresh" in fields,
             idempotency_key=fields.get("key"),
-            settings=settings,
+            settings=state.settings,
         )
     except TunerError as error:
-        return _list(request, settings, fields, None, error)
+        return _list(request, state, fields, None, error)
     return see(f"/jobs/{job['job_id']}")
 
 
 @router.get("/{study}")
-def show_study(request: Request, study: RowId, settings: SettingsDep) -> Response:
+def show_study(request: Request, study: RowId, state: StateDep) -> Response:
     """Show a study with everything that was found."""
     context = {
-        **_progress(study, settings),
-        **_results(study, settings),
-        "summary": api.show_study(str(study), settings),
+        **_progress(study, state.settings),
+        **_results(study, state),
+        "summary": api.show_study(str(study), state.settings),
     }
     return render(request, "study.html", context)
 
@@ -83,9 +86,9 @@ def show_progress(
 
 
 @router.get("/{study}/results")
-def show_results(request: Request, study: RowId, settings: SettingsDep) -> Response:
+def show_results(request: Request, study: RowId, state: StateDep) -> Response:
     """Show what was found so far."""
-    context = {**_results(study, settings), "study_id": study}
+    context = {**_results(study, state), "study_id": study}
     return render(request, "parts/results.html", context)
 
 
@@ -130,22 +133,23 @@ def change(study: RowId, action: api.JobAction, settings: SettingsDep) -> Respon
 
 def _list(
     request: Request,
-    settings: Settings,
+    state: ServiceState,
     fields: Mapping[str, str],
     cursor: str | None,
     error: TunerError | None = None,
 ) -> Response:
-    page = api.page_studies(settings, STUDIES_OF_A_PAGE, cursor)
+    page = api.page_studies(state.settings, STUDIES_OF_A_PAGE, cursor)
+    told = None if error is None else problem_of(error, state.teller, PAGE_WORDS)
     context = {
         "studies": page.items,
         "following": page.following,
-        "registered": api.registered_studies(settings),
-        "devices": device_names(settings),
+        "registered": api.registered_studies(state.settings),
+        "devices": device_names(state.settings),
         "fields": fields,
-        "error": error,
+        "error": told,
         "key": new_key(),
     }
-    status = 200 if error is None else status_of(error)
+    status = 200 if told is None else told.status
     return render(request, "studies.html", context, status=status)
 
 
@@ -180,9 +184,10 @@ def is_live_job(job: Mapping[str, Plain] | None) -> bool:
     return job is not None and job["state"] not in (*ENDED, JobState.PAUSED)
 
 
-def _results(study: int, settings: Settings) -> dict[str, Any]:
+def _results(study: int, state: ServiceState) -> dict[str, Any]:
     try:
-        return {"view": api.study_view(study, settings), "too_large": None}
+        return {"view": api.study_view(study, state.settings), "too_large": None}
     except UsageError as error:
-        fastest = api.study_progress(study, settings)["best"]
-        return {"view": None, "too_large": error, "fastest": fastest}
+        told = problem_of(error, state.teller, PAGE_WORDS)
+        fastest = api.study_progress(study, state.settings)["best"]
+        return {"view": None, "too_large": told, "fastest": fastest}

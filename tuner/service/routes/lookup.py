@@ -85,6 +85,8 @@ def _scalars(pairs: list[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     for pair in pairs:
         name, _, number = pair.partition("=")
+        if name in found:
+            raise UsageError(f"scalar {name[:60]!r} is given more than once", hint="give it once")
         try:
             found[name] = float(number)
         except ValueError:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter
+from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.responses import Response
 
 from tuner import api
@@ -10,10 +14,9 @@ from tuner.errors import TunerError
 from tuner.service import schemas
 from tuner.service.answers import json_answer
 from tuner.service.dependencies import NoQuery
-from tuner.service.dependencies import SettingsDep
 from tuner.service.dependencies import StateDep
 from tuner.service.errors import error_answer
-from tuner.service.errors import Problem
+from tuner.service.errors import problem_of
 from tuner.service.openapi import ok
 from tuner.service.openapi import text
 
@@ -29,20 +32,27 @@ async def health(_none: NoQuery) -> Response:
 
 
 @router.get("/readyz", responses=ok(schemas.State, "The database can be used"))
-def ready(settings: SettingsDep, state: StateDep, _none: NoQuery) -> Response:
+def ready(state: StateDep, _none: NoQuery) -> Response:
     """Say whether requests can be answered; where they can't, answer 503 with the reason.
 
     For the first few seconds they are answered, but slowly: no time to send work here.
     """
     try:
-        api.check_readable(settings)
+        api.check_readable(state.settings)
     except TunerError as error:
-        # Also where there is no database: here that is not a thing that was asked for.
-        return error_answer(Problem(503, error.message, error.hint, "not_ready"))
+        told = problem_of(error, state.teller)
+        return error_answer(replace(told, status=503, error="not_ready"))
     if state.answers_ahead.is_beginning:
         hint = "ask again in a second; requests are answered meanwhile, but slower"
         return error_answer(Problem(503, "the first answers are being made", hint, "not_ready"))
     return json_answer({"schema": "tuner.state/1", "state": "ok"})
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def description(request: Request, _none: NoQuery) -> Response:
+    """Describe the API."""
+    described: FastAPI = request.app
+    return json_answer(described.openapi())
 
 
 @router.get("/metrics", responses=text("text/plain", "Prometheus' text format"))

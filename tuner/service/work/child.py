@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Mapping
 from types import FrameType
 from typing import TextIO
@@ -17,6 +18,7 @@ from tuner import api
 from tuner.domain.identity import Plain
 from tuner.domain.queue import JobKind
 from tuner.errors import TunerError
+from tuner.service.telling import Teller
 from tuner.service.work.process import read_settings
 from tuner.service.work.process import take_message
 
@@ -38,7 +40,10 @@ def main() -> None:
         except Stopped:
             answer = {"stopped": True}
         except TunerError as error:
-            answer = {"error": error.message}
+            told, _ = Teller(read_settings(message["settings"])).told(error)
+            if told != error.message:
+                sys.stderr.write(f"the job failed: {error.message}\n")
+            answer = {"error": told}
         _reply(replies, answer)
 
 

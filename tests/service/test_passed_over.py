@@ -1,0 +1,79 @@
+"""Nothing of a request is passed over: what is doubled, unknown or no JSON is 400 with a remedy."""
+
+from __future__ import annotations
+
+import html
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tuner.store import paging as stored
+
+TRIALS = "/api/v1/studies/planted/trials"
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("/api/v1/best?operator=planted&shape=6x40&shape=3x13", "'shape'"),
+        ("/api/v1/best?operator=planted&shape=6x40&scalar=epsilon=1&scalar=epsilon=2", "'epsilon'"),
+        ("/api/v1/best?operator=planted&shape=6x40&arch=gfx1201&device=cpu", "'gfx1201'"),
+        ("/api/v1/studies?limit=1&limit=1000", "'limit'"),
+        ("/api/v1/studies/planted/trials?outcome=ok&outcome=crash", "'outcome'"),
+        ("/api/v1/studies/planted/trials?implementation=none", "'none'"),
+        ("/api/v1/studies/planted/trials.csv?implementation=none", "'none'"),
+        ("/api/v1/exports/trials.csv?study=planted&study=1", "'study'"),
+        ("/studies/1/trials?implementation=none", "'none'"),
+        ("/lookup?shape=6x40&shape=3x13", "'shape'"),
+        ("/openapi.json?x=1", "'x'"),
+        ("/openapi.json?x=1&x=1", "'x'"),
+        ("/metrics?x=1", "'x'"),
+    ],
+)
+def test_no_parameter_is_passed_over(reader: TestClient, path: str, names: str) -> None:
+    is_page = not path.startswith(("/api", "/openapi", "/metrics"))
+    answer = reader.get(path)
+
+    assert answer.status_code == 400
+    if is_page:
+        assert names in html.unescape(answer.text)
+    else:
+        fields = answer.json()
+        assert fields["schema"] == "tuner.error/1"
+        assert names in fields["message"]
+        assert fields["hint"]
+
+
+def test_an_implementation_that_has_no_trial_yet_is_one(
+    reader: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = reader.get(TRIALS, params={"implementation": "goood"}).json()
+    assert refused["hint"] == "one of good, second-good, wrong"
+    monkeypatch.setattr(stored, "has_implementation", lambda *_: False)
+    monkeypatch.setattr(stored, "implementation_names", lambda *_: [])
+    found = reader.get(TRIALS, params={"implementation": "good", "outcome": "timeout"}).json()
+    assert found["items"] == []
+
+
+BODIES_NOT_JSON = [
+    (b"not json", "not JSON"),
+    (b'{"study": "planted",}', "column 21"),
+    (b'{"study": "planted"}\xff', "UTF-8"),
+    (b'{"study": "planted", "budget": NaN}', "NaN"),
+    (b"[" * 60_000, "nested"),
+    (b'{"study": "planted", "study": "other"}', "'study' twice"),
+    (b'{"study": "planted", "extra": {"a": 1, "a": 1}}', "'a' twice"),
+]
+
+
+@pytest.mark.parametrize(("body", "words"), BODIES_NOT_JSON)
+def test_a_body_that_is_no_json_is_said_to_be_none(
+    reader: TestClient, body: bytes, words: str
+) -> None:
+    for path in ("studies", "reproductions", "jobs/1/pause", "studies/planted/cancel"):
+        headers = {"Content-Type": "application/json"}
+        answer = reader.post(f"/api/v1/{path}", content=body, headers=headers)
+        fields = answer.json()
+        assert (answer.status_code, fields["error"]) == (400, "invalid_request")
+        assert words in fields["message"]
+        assert fields["hint"]
