@@ -233,6 +233,7 @@ def record_reruns(
                 "created_at": stored.created_at.isoformat(),
                 "architecture": None,
                 "trial": None,
+                "again_trial_id": stored.again_trial_id,
             }
             if each.rerun_trial_id is not None:
                 detail = queries.trial_detail(session, each.rerun_trial_id)

@@ -238,8 +238,8 @@ def _reproduction_lines(trial: Mapping[str, Plain]) -> list[str]:
     for each in trial["reproductions"]:
         found = each["reproduction"]
         ratio = "" if found["ratio"] is None else f", {found['ratio']:.4g} times the time"
-        rerun = found["rerun_trial_id"]
-        where = "" if rerun is None else f", trial {rerun}"
+        reruns = (found["rerun_trial_id"], each["again_trial_id"])
+        where = "".join(f", trial {rerun}" for rerun in reruns if rerun is not None)
         verdict = str(found["verdict"]).replace("_", " ")
         lines.append(f"{each['created_at']}: {verdict}{ratio}{where}")
     return lines

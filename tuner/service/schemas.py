@@ -278,7 +278,7 @@ class EvidenceSet(TypedDict):
 
 
 class ReproductionItem(TypedDict):
-    """A rerun of a record, and what came of it."""
+    """A rerun of a record, and what came of it; again: of the second look, where there was one."""
 
     reproduction_id: int
     original_kind: str
@@ -290,6 +290,8 @@ class ReproductionItem(TypedDict):
     threshold: float | None
     rerun_study_id: int | None
     rerun_trial_id: int | None
+    again_study_id: int | None
+    again_trial_id: int | None
     differences: list[Any]
     created_at: str
 

@@ -18,10 +18,10 @@ from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tuner.domain.evidence import StoredReproduction
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import RUNNING
-from tuner.store.evidence_models import ReproductionRow
 from tuner.store.leases import driven_studies
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
@@ -29,10 +29,10 @@ from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
 from tuner.store.queries import outcome_counts
-from tuner.store.table import table_of
+from tuner.store.reproductions import newest_reproductions
 
 _CHUNK_ROWS = 1000
-_JSON_COLUMNS = frozenset({"scalars", "config", "warnings", "identity", "context", "differences"})
+_JSON_COLUMNS = frozenset({"scalars", "config", "warnings", "identity", "context"})
 
 _TRIAL: dict[str, Any] = {
     "trial_id": TrialRow.id,
@@ -76,10 +76,6 @@ _STUDY: dict[str, Any] = {
     "finished_at": StudyRow.finished_at,
 }
 TRIAL_COLUMNS = tuple(_TRIAL)
-REPRODUCTION_COLUMNS = (
-    "reproduction_id", "original_kind", "original_id", "verdict", "ratio", "ratio_low",
-    "ratio_high", "threshold", "rerun_study_id", "rerun_trial_id", "differences", "created_at",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +144,8 @@ def reproduction_rows(
     session: Session, *, before: int | None = None, limit: int | None
 ) -> list[dict[str, Plain]]:
     """Return reruns of records, newest first, from below the id ``before``."""
-    table = table_of(ReproductionRow)
-    names = {"reproduction_id": table.c.id}
-    names |= {name: table.c[name] for name in REPRODUCTION_COLUMNS[1:]}
-    query = _select(names).order_by(table.c.id.desc()).limit(limit)
-    if before is not None:
-        query = query.where(table.c.id < before)
-    return [_plain(row) for row in session.execute(query).mappings()]
+    found = newest_reproductions(session, before=before, limit=limit)
+    return [_reproduction_row(each) for each in found]
 
 
 def environment_rows(
@@ -180,6 +171,26 @@ def environment_rows(
     if before is not None:
         query = query.where(EnvironmentRow.id < before)
     return [_plain(row) for row in session.execute(query).mappings()]
+
+
+def _reproduction_row(stored: StoredReproduction) -> dict[str, Plain]:
+    found = stored.reproduction
+    return {
+        "reproduction_id": stored.id,
+        "original_kind": found.original_kind,
+        "original_id": found.original_id,
+        "verdict": found.verdict,
+        "ratio": found.ratio,
+        "ratio_low": found.ratio_low,
+        "ratio_high": found.ratio_high,
+        "threshold": found.threshold,
+        "rerun_study_id": found.rerun_study_id,
+        "rerun_trial_id": found.rerun_trial_id,
+        "again_study_id": stored.again_study_id,
+        "again_trial_id": stored.again_trial_id,
+        "differences": list(found.differences),
+        "created_at": stored.created_at.isoformat(timespec="microseconds"),
+    }
 
 
 def _conditions(wanted: TrialFilter) -> list[ColumnElement[bool]]:
