@@ -11,6 +11,7 @@ from scripted_device import Laboratory
 from tuner import api
 from tuner.domain.outcome import Outcome
 from tuner.domain.protocol import Protocol
+from tuner.report.chain import chain_text
 from tuner.report.reproduce import Entry
 from tuner.report.reproduce import judge_times
 from tuner.report.reproduce import Original
@@ -94,3 +95,20 @@ def test_a_verdict_of_two_looks_is_listed_once(laboratory: Laboratory) -> None:
         if (cursor := page.following) is None:
             break
     assert paged == list(everything)
+
+
+def test_a_reruns_own_study_shows_what_it_measured(laboratory: Laboratory) -> None:
+    study = laboratory.run("second-good")
+    report = laboratory.reproduce(f"study:{study}")
+
+    view = api.study_view(report.study_ids[0], laboratory.settings)
+
+    (workload,) = view.workloads
+    assert set(workload.smallest_median_us) == {"good", "second-good"}
+    assert workload.answer is not None
+    assert workload.answer["best"]["study_id"] == report.study_ids[0]
+    trial_id = report.entries[0].rerun.trial_id
+    assert trial_id is not None
+    trial = api.show_trial(trial_id, laboratory.settings)
+    assert (trial["claim"]["standing"], trial["claim"]["compared"]) == ("rerun", 2)
+    assert "a rerun: makes no claim of its own" in chain_text(trial, with_source=False)

@@ -257,7 +257,11 @@ def _workload_report(
     confirmed = tuple(
         each
         for each in queries.best_candidates(
-            session, workload, environment_key=study.environment_key, with_samples=True
+            session,
+            workload,
+            environment_key=study.environment_key,
+            with_samples=True,
+            with_reruns=True,  # where this study is one
         )
         if each.trial_id in wanted and all(each.samples_us) and each.samples_us
     )

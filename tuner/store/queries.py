@@ -109,9 +109,10 @@ def outcome_counts(session: Session, study_ids: Sequence[int]) -> dict[int, dict
 
 
 def newest_confirmed_study(session: Session) -> StudySummary | None:
-    """Return the newest study that has a confirmed trial; None where none has."""
+    """Return the newest study, but for reruns, that has a confirmed trial; None where none has."""
     has_one = select(TrialRow.id).where(TrialRow.study_id == StudyRow.id, _is_confirmed())
-    query = _study_query().where(has_one.exists()).order_by(StudyRow.id.desc()).limit(1)
+    query = _study_query().where(has_one.exists(), is_no_rerun(StudyRow.id))
+    query = query.order_by(StudyRow.id.desc()).limit(1)
     return next(iter(_studies(session, query)), None)
 
 
