@@ -318,9 +318,12 @@ def _device(session: Session, asked: str) -> str:
 def _newest(session: Session, study: str) -> Job | None:
     from tuner.store import jobs
     from tuner.store import queries
+    from tuner.store import study_states
 
     try:
-        study_id = queries.find_study(session, study).id
+        found = queries.find_study(session, study)
     except NotFound:
-        study_id = None
-    return jobs.newest_of_study(session, study, study_id)
+        return jobs.newest_of_study(session, study, None)
+    if found.name == study:
+        return jobs.newest_of_study(session, study, found.id)
+    return study_states.newest_job(session, found.id)

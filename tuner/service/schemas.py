@@ -19,6 +19,11 @@ def columns(item: type) -> tuple[str, ...]:
     return tuple(item.__annotations__)
 
 
+StudyStateName: TypeAlias = Literal[
+    "queued", "running", "paused", "stopped", "cancelled", "failed", "finished"
+]
+
+
 class OperatorItem(TypedDict):
     """An implementation of an operator."""
 
@@ -89,7 +94,7 @@ class StudyItem(TypedDict):
     device_id: str
     architecture: str
     environment_key: str
-    state: Literal["running", "finished"]
+    state: StudyStateName
     planned: int
     created_at: str
     finished_at: str | None
@@ -126,7 +131,7 @@ class Study(TypedDict):
     sampler: str
     sampler_seed: int
     planned: int
-    state: Literal["running", "finished"]
+    state: StudyStateName
     counts: dict[str, int]
     previous_id: int | None
     created_at: str

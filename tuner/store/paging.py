@@ -30,6 +30,7 @@ from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
 from tuner.store.queries import outcome_counts
 from tuner.store.reproductions import newest_reproductions
+from tuner.store.study_states import study_states
 
 _CHUNK_ROWS = 1000
 _JSON_COLUMNS = frozenset({"scalars", "config", "warnings", "identity", "context"})
@@ -117,10 +118,7 @@ def trial_rows(
 def study_rows(
     session: Session, *, before: int | None = None, limit: int | None
 ) -> list[dict[str, Plain]]:
-    """Return studies, newest first, from below the id ``before``, with their counts.
-
-    Those whose state is ``running`` are driven by a living process, or were left alone.
-    """
+    """Return studies, newest first, from below the id ``before``, with state and counts."""
     query = (
         _select(_STUDY)
         .select_from(StudyRow)
@@ -134,8 +132,14 @@ def study_rows(
     ids = [row["study_id"] for row in found]
     counts = outcome_counts(session, ids)
     driven = driven_studies(session.connection(), ids)
+    states = study_states(session, ids)
     return [
-        row | _tally(counts.get(row["study_id"], {})) | {"is_driven": row["study_id"] in driven}
+        {
+            **row,
+            "state": states[row["study_id"]].value,
+            **_tally(counts.get(row["study_id"], {})),
+            "is_driven": row["study_id"] in driven,
+        }
         for row in found
     ]
 
