@@ -1,4 +1,4 @@
-"""One word says how far a study is, the same wherever it is shown."""
+"""How far a study is, in one word and in counts, the same wherever it is shown."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tuner import api
+from tuner.cli.studies import STUDY_COLUMNS
 from tuner.domain.queue import JobKind
 from tuner.domain.queue import JobState
 from tuner.settings import Settings
@@ -22,8 +23,12 @@ from tuner.store import open_store
 from tuner.store import Store
 from tuner.store.job_devices import register_device
 from tuner.store.owner import this_process
+from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
 from tuner.testing.store_values import make_environment
+from tuner.testing.store_values import make_failure
+from tuner.testing.store_values import make_point
+from tuner.testing.store_values import make_report
 
 Maker = Callable[..., TestClient]
 REQUEST = {"study": "left", "shapes": None, "budget": None, "device": None, "fresh": False,
@@ -154,3 +159,36 @@ def test_a_command_that_went_on_with_a_study_counts_for_more_than_an_earlier_job
     recorder.open_study(make_definition("left"), fresh=False)
     recorder.finish_study(study_id)
     assert shown_states(client, empty, study_id) == {"finished"}
+
+
+def test_an_interrupted_trial_is_no_failure_of_its_config(
+    make_client: Maker, store: Store, empty: Settings
+) -> None:
+    client = make_client(settings=empty)
+    recorder = store.recorder()
+    study_id = recorder.open_study(make_definition("left"), fresh=False).study_id
+    failing = recorder.start_trial(study_id, make_point(32), GEOMETRY)
+    recorder.finish_trial(failing, make_failure(), bytes_moved=1)
+    for block in (64, 128):
+        recorder.start_trial(study_id, make_point(block), GEOMETRY)
+    recorder.release()
+    recorder.open_study(make_definition("left"), fresh=False)
+    again = recorder.start_trial(study_id, make_point(128), GEOMETRY)
+    recorder.finish_trial(again, make_report(), bytes_moved=1)
+
+    (row,) = client.get("/api/v1/studies").json()["items"]
+    counts = {name: row[name] for name in ("trials", "ok", "failed", "skipped", "interrupted")}
+    assert counts == {"trials": 4, "ok": 1, "failed": 1, "skipped": 0, "interrupted": 2}
+    assert {"ok", "failed", "skipped", "interrupted"} <= set(STUDY_COLUMNS)
+    (workload,) = api.study_view(study_id, empty).workloads
+    assert (workload.failed, workload.counts["interrupted"]) == (1, 2)
+    page = client.get(f"/studies/{study_id}").text
+    assert (
+        '<td class="n">1</td><td class="n">1</td><td class="n">0</td><td class="n">2</td>' in page
+    )
+    # What was tried again since is not listed as not measured.
+    unmeasured = {each.outcome: each.count for each in api.study_view(study_id, empty).failures}
+    assert unmeasured == {"compile_error": 1, "interrupted": 1}
+    groups = {each["name"]: each for each in api.study_figures(study_id, empty)["groups"]}
+    (chart,) = groups["chart-slowdown"]["charts"]
+    assert chart["figure"]["data"][1]["text"] == []

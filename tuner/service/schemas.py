@@ -102,6 +102,7 @@ class StudyItem(TypedDict):
     ok: int
     failed: int
     skipped: int
+    interrupted: int
     running: int
     is_driven: bool
 

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from tuner.domain.evidence import StoredReproduction
 from tuner.domain.identity import Plain
+from tuner.domain.outcome import failed_count
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import RUNNING
 from tuner.store.leases import driven_studies
@@ -212,14 +213,12 @@ def _conditions(wanted: TrialFilter) -> list[ColumnElement[bool]]:
 
 
 def _tally(counts: dict[str, int]) -> dict[str, Plain]:
-    apart = {name: counts.get(name, 0) for name in (Outcome.OK, Outcome.SKIPPED, RUNNING)}
-    total = sum(counts.values())
+    apart = (Outcome.SKIPPED.value, Outcome.INTERRUPTED.value, RUNNING)
     return {
-        "trials": total,
-        "ok": apart[Outcome.OK],
-        "failed": total - sum(apart.values()),
-        "skipped": apart[Outcome.SKIPPED],
-        RUNNING: apart[RUNNING],
+        "trials": sum(counts.values()),
+        "ok": counts.get(Outcome.OK.value, 0),
+        "failed": failed_count(counts),
+        **{name: counts.get(name, 0) for name in apart},
     }
 
 
