@@ -192,3 +192,20 @@ def test_an_interrupted_trial_is_no_failure_of_its_config(
     groups = {each["name"]: each for each in api.study_figures(study_id, empty)["groups"]}
     (chart,) = groups["chart-slowdown"]["charts"]
     assert chart["figure"]["data"][1]["text"] == []
+
+
+def test_a_study_that_found_nothing_is_not_finished_in_green(
+    make_client: Maker, store: Store, empty: Settings
+) -> None:
+    client = make_client(settings=empty)
+    recorder = store.recorder()
+    study_id = recorder.open_study(make_definition("left"), fresh=False).study_id
+    failing = recorder.start_trial(study_id, make_point(32), GEOMETRY)
+    recorder.finish_trial(failing, make_failure(), bytes_moved=1)
+    recorder.finish_study(study_id)
+    assert shown_states(client, empty, study_id) == {"finished"}
+    for path in ("/", "/studies", f"/studies/{study_id}"):
+        text = client.get(path).text
+        assert '<span class="state finished bad">finished</span>' in text, path
+        assert "no valid config" in text, path
+    assert ">Reproduce<" not in client.get(f"/studies/{study_id}").text

@@ -347,11 +347,12 @@ class Comparison(TypedDict):
 
 
 class JobItem(TypedDict):
-    """A job of the queue."""
+    """A job of the queue; shapes: where they replace those of the study, or of the record."""
 
     job_id: int
     kind: Literal["study", "reproduce"]
     study: str
+    shapes: list[str] | None
     request: JsonObject
     device_id: str
     state: Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
@@ -359,6 +360,9 @@ class JobItem(TypedDict):
     study_id: int | None
     message: str
     result: JsonObject | None
+    verdict: Literal["same", "faster", "slower", "ambiguous", "wrong", "not_comparable"] | None
+    ending: Literal["good", "partial", "bad"] | None
+    summary: str
     created_at: str
     started_at: str | None
     finished_at: str | None

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import datetime
 from datetime import UTC
 from typing import Any
 
 from sqlalchemy import Connection
+from sqlalchemy import func
 from sqlalchemy import RowMapping
 from sqlalchemy import Select
 from sqlalchemy import select
@@ -69,6 +71,26 @@ def list_reproductions(
     if original_id is not None:
         query = query.where(_REPRODUCTION.c.original_id == original_id)
     return [_read(looks) for looks in _verdicts(session.execute(query).mappings())]
+
+
+def reproductions_in(session: Session, study_ids: Sequence[int]) -> list[StoredReproduction]:
+    """Return the reproductions whose reruns some studies hold, oldest first, each verdict once."""
+    query = _query().where(_REPRODUCTION.c.rerun_study_id.in_(study_ids))
+    rows = session.execute(query.order_by(_REPRODUCTION.c.id)).mappings()
+    return [_read(looks) for looks in _verdicts(rows)]
+
+
+def looks_up_to(session: Session, study_id: int) -> tuple[int, ...]:
+    """Return a study of a rerun; where it is the second look, the first one's before it."""
+    name = session.scalar(select(_STUDY.c.name).where(_STUDY.c.id == study_id))
+    if name is None or not name.endswith(_AGAIN):
+        return (study_id,)
+    first = session.scalar(
+        select(func.max(_STUDY.c.id)).where(
+            _STUDY.c.name == name.removesuffix(_AGAIN), _STUDY.c.id < study_id
+        )
+    )
+    return (study_id,) if first is None else (first, study_id)
 
 
 def newest_reproductions(
