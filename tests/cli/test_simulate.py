@@ -100,7 +100,7 @@ def test_equal_seeds_give_equal_figures_and_csv_has_them_all(tuner: Command) -> 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"finished": False}, "is running"), ({"sampler": "tpe"}, "its sampler is tpe")],
+    [({"finished": False}, "is stopped"), ({"sampler": "tpe"}, "its sampler is tpe")],
 )
 def test_a_study_that_did_not_measure_all_is_refused(
     tuner: Command, changes: dict[str, Any], said: str

@@ -27,7 +27,7 @@ from tuner.report.chart_style import PALETTE
 from tuner.report.chart_style import slug
 from tuner.report.chart_style import styles
 from tuner.report.chart_style import template
-from tuner.report.chart_sweep import sweep_shapes
+from tuner.report.chart_sweep import sweeps
 from tuner.report.charts import all_charts
 from tuner.report.charts import MAX_CHARTS_OF_A_KIND
 from tuner.report.charts import study_charts
@@ -41,6 +41,10 @@ Read = Callable[..., StudyReport]
 def charts_of(report: StudyReport, group: str) -> tuple[Chart, ...]:
     groups = {each.name: each.charts for each in study_charts(report)}
     return groups.get(f"chart-{group}", ())
+
+
+def sweep_note(report: StudyReport) -> str:
+    return next(each.note for each in study_charts(report) if each.name == "chart-sweep")
 
 
 def test_plotly_knows_every_property(sweep: StudyMaker, read: Read) -> None:
@@ -87,7 +91,7 @@ def test_the_sweep_holds_shapes_of_equal_element_count_only(sweep: StudyMaker, r
 
     for trace in chart.figure["data"]:
         assert trace["x"] == [64, 256, 1024]
-    assert "3x13" in chart.caption
+    assert "Not drawn, as no other shape can stand beside it: 3x13." in sweep_note(read("sweep"))
     assert "Dashed" not in chart.caption  # no copy was measured
 
 
@@ -111,11 +115,57 @@ def test_the_copy_line_is_what_was_measured_beside_the_best(store: Store, read: 
     assert "Dashed: a copy of as many bytes" in chart.caption
 
 
-def test_sweep_shapes() -> None:
-    assert sweep_shapes([(3, 13), *SWEEP, (8192, 8)]) == [(8192, 8), *SWEEP]
-    assert sweep_shapes([(3, 13), (5, 7)]) == []
-    assert sweep_shapes([]) == []
-    assert sweep_shapes([(4, 2, 8), (2, 4, 8)]) == []  # the last dimension is the same
+def test_shapes_are_drawn_beside_those_they_share_elements_or_rows_with() -> None:
+    def drawn(*shapes: tuple[int, ...]) -> list[tuple[str, tuple[tuple[int, ...], ...]]]:
+        return [(each.title, each.shapes) for each in sweeps(shapes)]
+
+    assert drawn((3, 13), *SWEEP, (8192, 8)) == [("65536 elements", ((8192, 8), *SWEEP))]
+    assert drawn((1, 1), *SWEEP, (1, 4096), (3, 13), (33, 257)) == [
+        ("65536 elements", SWEEP),
+        ("1 row", ((1, 1), (1, 4096))),
+        ("Other shapes", ((3, 13), (33, 257))),
+    ]
+    # Each shape once where that will do: by rows here, where each shape has its like by elements.
+    assert drawn((2, 8), (2, 16), (2, 32), (4, 8), (4, 16), (4, 32)) == [
+        ("4 rows", ((4, 8), (4, 16), (4, 32))),
+        ("2 rows", ((2, 8), (2, 16), (2, 32))),
+    ]
+    assert drawn((3, 13), (5, 7)) == [("Other shapes", ((5, 7), (3, 13)))]
+    assert drawn((4, 2, 8), (2, 4, 8)) == []  # the last dimension is the same
+    assert drawn((16,), (8,)) == [("One dimension", ((8,), (16,)))]
+    assert drawn((4, 2, 8), (4, 2, 16)) == [("4x2 rows", ((4, 2, 8), (4, 2, 16)))]
+    assert drawn((3, 13)) == drawn() == []
+
+
+def test_shapes_that_share_nothing_are_points_of_bandwidth_beside_their_copies(
+    store: Store, read: Read
+) -> None:
+    study = StudyMaker(store, name="edges")
+    for shape in ((3, 13), (33, 257)):
+        study.measured("block", shape, {"A": 1}, (5.0, 5.0))
+    study.controls((3, 13), 4.0, started_at=datetime.now(UTC) - timedelta(hours=1))
+
+    (chart,) = charts_of(read("edges"), "sweep")
+
+    pytest.importorskip("plotly.graph_objects").Figure(chart.figure)
+    block, copy = chart.figure["data"]
+    assert block["mode"] == copy["mode"] == "markers"
+    assert (block["x"], block["y"]) == ([13, 257], [200.0, 200.0])
+    assert (copy["x"], copy["y"]) == ([13], [250.0])
+    assert "times say nothing beside each other" in chart.caption
+    assert "Grey: a copy of as many bytes" in chart.caption
+    assert "Not drawn" not in sweep_note(read("edges"))
+
+
+def test_why_nothing_is_drawn_over_one_column_count_is_said(store: Store, read: Read) -> None:
+    study = StudyMaker(store, name="narrow")
+    for shape in ((2, 8), (4, 8)):
+        study.measured("block", shape, {"A": 1}, (5.0, 5.0))
+
+    assert charts_of(read("narrow"), "sweep") == ()
+    assert sweep_note(read("narrow")) == (
+        "Not drawn: something is confirmed for one column count only (8)."
+    )
 
 
 def test_the_heat_map_tells_quick_from_confirmed_and_failed(sweep: StudyMaker, read: Read) -> None:

@@ -101,9 +101,14 @@ def test_what_is_not_the_same_is_measured_in_a_second_session(laboratory: Labora
     assert len(report.study_ids) == 2
     assert len(report.entries[0].rerun.processes_us) == 6
     assert report.judgement.ratio == pytest.approx(1.2, rel=0.01)
-    linked = [each.reproduction for each in reproductions(laboratory)]
-    assert tuple(each.rerun_study_id for each in linked) == report.study_ids
-    assert {each.verdict for each in linked} == {"slower"}
+    (linked,) = reproductions(laboratory)  # one verdict, though two reruns are linked
+    assert (linked.reproduction.rerun_study_id, linked.again_study_id) == report.study_ids
+    rerun = report.entries[0].rerun
+    assert (linked.reproduction.rerun_trial_id, linked.again_trial_id) == (
+        rerun.trial_id,
+        rerun.again_trial_id,
+    )
+    assert linked.reproduction.verdict == "slower"
     assert exit_code(report.judgement.verdict) == 1
 
 
@@ -307,6 +312,13 @@ def test_one_slower_result_makes_a_study_slower(laboratory: Laboratory) -> None:
 
     assert report.judgement.verdict == "slower"
     assert report.judgement.reasons[0] == "1 of 3 results: slower"
+    (slower,) = (each for each in report.entries if each.judgement.verdict == "slower")
+    assert report.judgement.ratio == slower.judgement.ratio
+    assert report.judgement.low == slower.judgement.low
+    assert (
+        "second-good BLOCK=64 at 6x40, the slowest; the mean of all is 1.0"
+        in (report.judgement.reasons[-1])
+    )
 
 
 def study_name(study: int) -> str:

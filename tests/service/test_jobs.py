@@ -57,8 +57,9 @@ def test_a_job_s_row_says_what_was_asked(place: Workplace) -> None:
     )
     assert is_new
     assert list(job) == [
-        *("study", "kind", "request", "device_id", "state", "wish", "study_id", "result"),
-        *("message", "created_at", "started_at", "finished_at", "job_id"),
+        *("study", "shapes", "kind", "request", "device_id", "state", "wish", "study_id"),
+        *("result", "message", "created_at", "started_at", "finished_at", "job_id", "verdict"),
+        *("ending", "summary"),
     ]
     assert (job["study"], job["device_id"], job["state"]) == ("planted", "cpu", "queued")
     assert job["request"]["shapes"] == ["2x64"]

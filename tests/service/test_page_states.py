@@ -64,11 +64,11 @@ def test_a_driven_study_is_shown_as_running_between_its_trials(
             update(table).where(table.c.id == between_trials).values(owner=str(gone))
         )
     page = client.get(address).text
-    assert shown_state(page) == "open"
+    assert shown_state(page) == "stopped"
     assert f'hx-get="{address}/progress' not in page
     assert f"{address}/resume" in page
     row = client.get("/studies").text.partition(f'href="{address}"')[2]
-    assert shown_state(row) == "open"
+    assert shown_state(row) == "stopped"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,15 @@ import pytest
 from starlette.responses import Response
 
 from tuner import api
+from tuner.domain.queue import JobState
 from tuner.service.events import Snapshot
 from tuner.service.events import Streams
 from tuner.service.metrics import Metrics
 from tuner.settings import Settings
+from tuner.store import open_store
+from tuner.store.job_devices import register_device
+from tuner.store.owner import this_process
+from tuner.testing.store_values import make_environment
 
 
 def test_of_clients_that_come_at_once_only_so_many_get_a_stream() -> None:
@@ -62,3 +67,16 @@ def test_a_database_that_is_down_is_logged_once_and_asked_again_each_time(
         assert is_up(), "a failure is not kept"
         assert is_up()
         assert len(caplog.records) == 2
+
+
+def test_the_queue_of_a_device_without_jobs_is_empty_and_not_unknown(tmp_path: Path) -> None:
+    settings = Settings(db=str(tmp_path / "idle.db"))
+    with (
+        open_store(settings.db, create=True, writable=True) as store,
+        store.transaction() as connection,
+    ):
+        register_device(connection, this_process(), "cuda:1", "a GPU", make_environment())
+    text = Metrics(settings).text().decode()
+    assert 'tuner_queue_depth{device="cuda:1"} 0.0' in text
+    for state in JobState:
+        assert f'tuner_jobs{{device="cuda:1",state="{state}"}} 0.0' in text

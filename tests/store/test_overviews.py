@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import update
 
+from tuner.domain.evidence import Reproduction
 from tuner.domain.queue import JobKind
 from tuner.store import job_wishes
 from tuner.store import jobs
@@ -13,6 +14,7 @@ from tuner.store.leases import driven_studies
 from tuner.store.models import StudyRow
 from tuner.store.owner import Owner
 from tuner.store.owner import this_process
+from tuner.store.reproductions import add_reproduction
 from tuner.store.table import table_of
 from tuner.testing.store_steps import confirm
 from tuner.testing.store_steps import run_trial
@@ -86,4 +88,11 @@ def test_the_newest_study_with_something_confirmed_is_found(url: str) -> None:
             assert found is not None
             assert found.id == fourth
             trials = queries.list_trials(session, fourth, confirmed_only=True)
-    assert [each.id for each in trials] == [reused.trial_id]
+        assert [each.id for each in trials] == [reused.trial_id]
+        # A rerun says something of its record, and is no news of its own.
+        with store.transaction() as connection:
+            add_reproduction(connection, Reproduction("trial", "1", "not_comparable", fourth))
+        with store.session() as session:
+            found = queries.newest_confirmed_study(session)
+            assert found is not None
+            assert found.id == second

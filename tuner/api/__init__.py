@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tuner.api.figures import study_figures as study_figures
     from tuner.api.importing import bundle_source as bundle_source
     from tuner.api.importing import import_file as import_file
+    from tuner.api.job_page import job_view as job_view
     from tuner.api.job_running import run_job as run_job
     from tuner.api.jobs import cancel_job as cancel_job
     from tuner.api.jobs import launch_reproduce as launch_reproduce
@@ -108,6 +109,7 @@ _NAMES = {
     "tuner.api.figures": ("study_figures",),
     "tuner.api.importing": ("bundle_source", "import_file"),
     "tuner.api.job_running": ("run_job",),
+    "tuner.api.job_page": ("job_view",),
     "tuner.api.jobs": (
         "cancel_job",
         "launch_reproduce",

@@ -97,7 +97,7 @@ def _copies(
             facts={
                 "study": study.name,
                 "study_id": study.id,
-                "state": study.state,
+                "state": study.state.value,
                 "operator": study.operator,
                 "shape": workload.shape_text,
                 "dtype": workload.dtype,

@@ -56,8 +56,8 @@ def run_job(
             settings=settings,
         )
         summary = report.as_plain()
-        names = ("verdict", "ratio", "ratio_low", "ratio_high", "threshold", "rerun_study_ids")
-        return {name: summary[name] for name in names if name in summary}
+        names = ("verdict", "ratio", "ratio_low", "ratio_high", "threshold", "reasons")
+        return {name: summary[name] for name in (*names, "rerun_study_ids")}
     budget = request["budget"]
     result = run_study(
         registered_path(request["study"], settings),

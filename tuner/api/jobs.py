@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tuner.api.common import device_for
 from tuner.api.common import open_database
+from tuner.api.job_rows import job_row
 from tuner.api.known_devices import auto_device
 from tuner.api.originals import read_subject
 from tuner.api.plain import plain
@@ -134,16 +135,6 @@ def launch_reproduce(
             subject.operator.check_shape(parse_shape(shape))
         asked = device or subject.device_id or settings.device
         return _add(store, JobKind.REPRODUCE, request, asked, idempotency_key)
-
-
-def job_row(job: Job) -> dict[str, Plain]:
-    """Return a job as every answer shows it."""
-    name = job.request["study"] if job.kind is JobKind.STUDY else job.request["record"]
-    row: dict[str, Plain] = plain(job)
-    row["job_id"] = row.pop("id")
-    for private in ("idempotency_key", "owner", "seen_at"):
-        del row[private]
-    return {"study": name, **row}
 
 
 def show_job(job_id: int, settings: Settings) -> dict[str, Plain]:
@@ -319,9 +310,12 @@ def _device(session: Session, asked: str) -> str:
 def _newest(session: Session, study: str) -> Job | None:
     from tuner.store import jobs
     from tuner.store import queries
+    from tuner.store import study_states
 
     try:
-        study_id = queries.find_study(session, study).id
+        found = queries.find_study(session, study)
     except NotFound:
-        study_id = None
-    return jobs.newest_of_study(session, study, study_id)
+        return jobs.newest_of_study(session, study, None)
+    if found.name == study:
+        return jobs.newest_of_study(session, study, found.id)
+    return study_states.newest_job(session, found.id)

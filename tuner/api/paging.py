@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tuner.api.common import open_database
 from tuner.api.common import operator_if_known
-from tuner.api.jobs import job_row
+from tuner.api.job_rows import job_row
 from tuner.api.plain import plain
 from tuner.domain.identity import content_hash
 from tuner.domain.identity import Plain

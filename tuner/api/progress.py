@@ -73,7 +73,7 @@ def read_progress(session: Session, study: str | int) -> dict[str, Plain]:
     return {
         "study_id": found.id,
         "study": found.name,
-        "state": found.state,
+        "state": found.state.value,
         "is_driven": bool(driven_studies(session.connection(), [found.id])),
         "planned": found.planned,
         "done": sum(count for name, count in found.counts.items() if name not in _NOT_DONE),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tuner.api.common import open_database
-from tuner.api.jobs import job_row
+from tuner.api.job_rows import job_row
 from tuner.api.plain import plain
 from tuner.api.progress import read_progress
 from tuner.domain.identity import Plain

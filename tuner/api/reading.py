@@ -97,6 +97,7 @@ def trial_as_plain(session: Session, trial_id: int) -> dict[str, Plain]:
     from tuner.store import queries
     from tuner.store.controls import trial_controls
     from tuner.store.reproductions import list_reproductions
+    from tuner.store.reruns import is_rerun
 
     detail = queries.trial_detail(session, trial_id)
     candidates = queries.best_candidates(
@@ -109,7 +110,9 @@ def trial_as_plain(session: Session, trial_id: int) -> dict[str, Plain]:
     runs = trial_controls(session, trial_id)
     return {
         "schema": "tuner.trial/1",
-        "claim": plain(claim_of(detail, candidates)),
+        "claim": plain(
+            claim_of(detail, candidates, is_rerun=is_rerun(session, detail.summary.study_id))
+        ),
         **plain(detail),
         "controls": [controls_as_plain(each) for each in runs],
         "notes": notes_of(runs, detail.summary.median_us or detail.summary.quick_median_us),

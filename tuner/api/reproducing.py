@@ -33,11 +33,11 @@ from tuner.report.reproduce import environment_differences
 from tuner.report.reproduce import judge
 from tuner.report.reproduce import merged
 from tuner.report.reproduce import Original
-from tuner.report.reproduce import overall
 from tuner.report.reproduce import Rerun
 from tuner.report.reproduction import ReproductionReport
 from tuner.report.reproduction import source_change
 from tuner.report.reproduction import SourceChange
+from tuner.report.verdict import overall
 from tuner.settings import load_settings
 from tuner.settings import Settings
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tuner import __version__
 from tuner.api.common import open_database
 from tuner.domain.identity import Plain
+from tuner.domain.outcome import failed_count
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import RUNNING
 from tuner.errors import UsageError
@@ -40,6 +41,7 @@ class WorkloadView:
         answer: As ``tuner best --format json`` has it; None while nothing is confirmed.
         slower: Time of the next one over the best's, with its 95 % interval; None without one.
         counts: Trials by outcome.
+        failed: How many of them failed.
         smallest_median_us: Of each implementation's fastest confirmed config, by name.
     """
 
@@ -47,6 +49,7 @@ class WorkloadView:
     answer: Mapping[str, Plain] | None
     slower: tuple[float, float, float] | None
     counts: Mapping[str, int]
+    failed: int
     smallest_median_us: Mapping[str, float]
 
 
@@ -233,6 +236,7 @@ def record_reruns(
                 "created_at": stored.created_at.isoformat(),
                 "architecture": None,
                 "trial": None,
+                "again_trial_id": stored.again_trial_id,
             }
             if each.rerun_trial_id is not None:
                 detail = queries.trial_detail(session, each.rerun_trial_id)
@@ -274,6 +278,7 @@ def _workload(report: StudyReport, workload: WorkloadReport) -> WorkloadView:
         answer=None if answer is None else answer.as_plain(),
         slower=None if answer is None else answer.slower(),
         counts=counts,
+        failed=failed_count(counts),
         smallest_median_us={name: each.median_us for name, each in fastest.items() if each},
     )
 

@@ -82,9 +82,8 @@ class Progress:
         self._done += 1
         best = self._note_best(event)
         self._show(completed=self._done, best=best)
-        failed = event.outcome not in (Outcome.OK, Outcome.SKIPPED)
-        self._failed += failed
-        if failed or self._verbose:
+        self._failed += event.outcome.is_failure
+        if event.outcome not in (Outcome.OK, Outcome.SKIPPED) or self._verbose:
             figure = f"{event.quick_median_us:.4g} us" if event.quick_median_us else event.message
             self._line(f"{event.point}: {event.outcome} {figure}")
         elif self._bar is None:

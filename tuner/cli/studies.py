@@ -11,7 +11,7 @@ from tuner.domain.outcome import Outcome
 
 STUDY_COLUMNS = (
     "study_id", "study", "operator", "device_id", "architecture", "state", "planned", "trials",
-    "ok", "skipped", "created_at", "finished_at",
+    "ok", "failed", "skipped", "interrupted", "created_at", "finished_at",
 )  # fmt: skip
 TRIAL_COLUMNS = (
     "trial_id", "shape", "implementation", "config", "outcome", "stage", "confirmed", "median_us",

@@ -310,8 +310,12 @@ class StoredReproduction:
         id: Row.
         created_at: UTC.
         reproduction: What was found.
+        again_study_id: Study of the second look, which the verdict rests on too.
+        again_trial_id: Trial of the second look.
     """
 
     id: int
     created_at: datetime
     reproduction: Reproduction
+    again_study_id: int | None = None
+    again_trial_id: int | None = None

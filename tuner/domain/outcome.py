@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 RUNNING = "running"  # stands in lists and counts where a trial has no outcome yet
@@ -24,6 +25,20 @@ class Outcome(StrEnum):
     TIMER_ERROR = "timer_error"
     SKIPPED = "skipped"
     INTERRUPTED = "interrupted"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the config was tried and did not do.
+
+        A skipped one was not tried; an interrupted one was not tried to the end, which says
+        nothing of it, and is tried again when the study goes on.
+        """
+        return self not in (Outcome.OK, Outcome.SKIPPED, Outcome.INTERRUPTED)
+
+
+def failed_count(counts: Mapping[str, int]) -> int:
+    """Return how many failed, of trials counted by outcome, running ones among them."""
+    return sum(n for name, n in counts.items() if name != RUNNING and Outcome(name).is_failure)
 
 
 class Stage(StrEnum):

@@ -1,4 +1,4 @@
-"""Jobs: what is asked of a device through the queue, and how far it got."""
+"""Jobs: what is asked of a device through the queue, and how far it and its study got."""
 
 from __future__ import annotations
 
@@ -26,6 +26,22 @@ class JobState(StrEnum):
     FINISHED = "finished"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+class StudyState(StrEnum):
+    """How far a study is: one word, the same in every list, answer, report and page.
+
+    ``STOPPED``: not finished, and nobody goes on with it. Its budget was spent, or the command or
+    machine that ran it was ended.
+    """
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    FINISHED = "finished"
 
 
 class JobWish(StrEnum):
@@ -76,3 +92,20 @@ class Job:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+
+
+def study_state(*, is_finished: bool, is_driven: bool, job: Job | None) -> StudyState:
+    """Return how far a study is.
+
+    Args:
+        is_finished: All of its trials are done.
+        is_driven: A living process drives it, for a job or for a command.
+        job: The newest that is to run it, or ran it; None where there is none.
+    """
+    if is_finished:
+        return StudyState.FINISHED
+    if is_driven:
+        return StudyState.RUNNING
+    if job is None or job.state is JobState.FINISHED:  # it ends early where its budget is spent
+        return StudyState.STOPPED
+    return StudyState(job.state.value)

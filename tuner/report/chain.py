@@ -29,9 +29,10 @@ class Claim:
 
     Attributes:
         standing: ``best``, ``tied with the best``, ``slower``, ``superseded`` (the same config
-            was measured again later) or ``not confirmed``.
+            was measured again later), ``rerun`` (it says something of the record that it
+            repeats) or ``not confirmed``.
         best_trial_id: The fastest of them; None where none is confirmed.
-        slower: Its time over the fastest's; None where it is not confirmed.
+        slower: Its time over the fastest's; None where it is not confirmed, or a rerun.
         compared: How many there are.
     """
 
@@ -41,12 +42,15 @@ class Claim:
     compared: int
 
 
-def claim_of(detail: TrialDetail, candidates: Sequence[BestCandidate]) -> Claim:
+def claim_of(
+    detail: TrialDetail, candidates: Sequence[BestCandidate], *, is_rerun: bool = False
+) -> Claim:
     """Say where a trial stands.
 
     Args:
         detail: The trial.
         candidates: Confirmed trials of its workload and environment, with samples.
+        is_rerun: It belongs to a reproduction's rerun, and is no candidate itself.
     """
     newest: dict[tuple[str, str, str], BestCandidate] = {}
     for each in sorted(candidates, key=lambda each: (each.finished_at, each.trial_id)):
@@ -54,12 +58,12 @@ def claim_of(detail: TrialDetail, candidates: Sequence[BestCandidate]) -> Claim:
             key = (each.implementation, config_text(each.config), each.source_hash)
             newest[key] = each
     compared = sorted(newest.values(), key=lambda each: (each.median_us, each.trial_id))
-    if not compared:
-        return Claim("not confirmed", None, None, 0)
-    fastest = compared[0]
     own_us = detail.summary.median_us
-    if own_us is None:
-        return Claim("not confirmed", fastest.trial_id, None, len(compared))
+    if is_rerun or own_us is None or not compared:
+        standing = "rerun" if is_rerun else "not confirmed"
+        best_trial_id = compared[0].trial_id if compared else None
+        return Claim(standing, best_trial_id, None, len(compared))
+    fastest = compared[0]
     tied = {compared[index].trial_id for index in tie_set([each.samples_us for each in compared])}
     own_id = detail.summary.id
     if own_id == fastest.trial_id:
@@ -106,6 +110,8 @@ def _claim_lines(trial: Mapping[str, Plain]) -> list[str]:
     shape = "x".join(str(size) for size in workload["shape"])
     problem = f"{workload['operator']} {shape} {workload['dtype']}"
     compared = f"of {claim['compared']} configs of {problem} confirmed in this environment"
+    if claim["standing"] == "rerun":
+        return [f"a rerun: makes no claim of its own ({compared})"]
     if claim["slower"] is None:
         return [f"not confirmed: makes no claim ({compared})"]
     standing, best = claim["standing"], claim["best_trial_id"]
@@ -238,8 +244,8 @@ def _reproduction_lines(trial: Mapping[str, Plain]) -> list[str]:
     for each in trial["reproductions"]:
         found = each["reproduction"]
         ratio = "" if found["ratio"] is None else f", {found['ratio']:.4g} times the time"
-        rerun = found["rerun_trial_id"]
-        where = "" if rerun is None else f", trial {rerun}"
+        reruns = (found["rerun_trial_id"], each["again_trial_id"])
+        where = "".join(f", trial {rerun}" for rerun in reruns if rerun is not None)
         verdict = str(found["verdict"]).replace("_", " ")
         lines.append(f"{each['created_at']}: {verdict}{ratio}{where}")
     return lines

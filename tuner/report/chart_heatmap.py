@@ -30,6 +30,7 @@ MAX_ROW_LABEL_LENGTH = 44
 QUICK_MARK = "~"
 SKIPPED_MARK = "·"
 FAILED_MARK = "✕"
+_NOT_TRIED = (None, Outcome.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def slowdown_cells(workloads: Sequence[WorkloadReport], implementation: str) -> 
         quick = [each.quick_median_us for each in workload.trials if each.quick_median_us]
         best_us = workload.answer.best.median_us if workload.answer else min(quick, default=None)
         for trial in workload.trials:
-            if trial.implementation != implementation or trial.outcome is None:
+            if trial.implementation != implementation or trial.outcome in _NOT_TRIED:
                 continue
             median_us = confirmed.get(trial.id) or confirmed.get(trial.reused_from_id or 0)
             time_us = None

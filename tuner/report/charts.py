@@ -28,8 +28,10 @@ from tuner.report.chart_style import Chart
 from tuner.report.chart_style import slug
 from tuner.report.chart_style import Style
 from tuner.report.chart_style import styles
+from tuner.report.chart_sweep import points_figure
+from tuner.report.chart_sweep import Sweep
 from tuner.report.chart_sweep import sweep_figure
-from tuner.report.chart_sweep import sweep_shapes
+from tuner.report.chart_sweep import sweeps
 from tuner.report.study_report import sampled
 from tuner.report.study_report import StudyReport
 from tuner.report.study_report import WorkloadReport
@@ -37,6 +39,7 @@ from tuner.report.tables import fastest_of
 
 # A page with more charts of a kind is slow to open and read by no one.
 MAX_CHARTS_OF_A_KIND = 40
+SWEEP_NAME = "chart-sweep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class ChartGroup:
         name: Letters and dashes, for links to it.
         title: Heading.
         note: What holds for all of them, and what is left out.
-        charts: At least one.
+        charts: None where the note says why.
     """
 
     name: str
@@ -61,11 +64,14 @@ def study_charts(report: StudyReport) -> tuple[ChartGroup, ...]:
     style_of = styles(report.implementations)
     groups = (
         _bars(report, style_of),
-        _sweep(report, style_of),
+        _sweeps(report, style_of),
         _heatmaps(report),
         _samples(report, style_of),
     )
-    return tuple(group for group in groups if group.charts)
+    has_results = any(each.confirmed for each in report.workloads)
+    return tuple(
+        group for group in groups if group.charts or (has_results and group.name == SWEEP_NAME)
+    )
 
 
 def _bars(report: StudyReport, style_of: Mapping[str, Style]) -> ChartGroup:
@@ -94,37 +100,70 @@ def _bars(report: StudyReport, style_of: Mapping[str, Style]) -> ChartGroup:
     )
 
 
-def _sweep(report: StudyReport, style_of: Mapping[str, Style]) -> ChartGroup:
+def _sweeps(report: StudyReport, style_of: Mapping[str, Style]) -> ChartGroup:
     measured = [each for each in report.workloads if each.confirmed]
-    in_sweep = set(sweep_shapes([each.workload.shape for each in measured]))
     # One dtype and one set of scalars: shapes that occur twice would make a line jump.
-    chosen = {
-        each.workload.shape: each for each in reversed(measured) if each.workload.shape in in_sweep
-    }
-    results: dict[str, list[BestCandidate]] = {}
-    for workload in chosen.values():
-        for each in _results(report, workload):
-            results.setdefault(each.implementation, []).append(each)
-    charts: tuple[Chart, ...] = ()
-    others = [each.label for each in measured if each not in chosen.values()]
-    if chosen:
-        ordered = {name: results[name] for name in report.implementations if name in results}
-        copies = [copy for each in chosen.values() if (copy := fastest_copy(each.beside))]
-        figure = sweep_figure(ordered, style_of, copies)
-        words = [
-            *([f"Not of this element count, so not drawn: {', '.join(others)}."] if others else []),
-            *(["Dashed: a copy of as many bytes, measured beside the best."] if copies else []),
-        ]
-        charts = (Chart("sweep", "Equal element count", " ".join(words), figure, 920, 760),)
-    cache = report.protocol.cache if report.protocol else "unknown"
+    first = {each.workload.shape: each for each in reversed(measured)}
+    drawn = sweeps([each.workload.shape for each in measured])
+    charts = tuple(
+        _sweep_chart(report, each, [first[shape] for shape in each.shapes], index, style_of)
+        for index, each in enumerate(drawn[:MAX_CHARTS_OF_A_KIND])
+    )
+    shown = [first[shape] for each in drawn for shape in each.shapes]
+    others = [each.label for each in measured if each not in shown]
     return ChartGroup(
-        "chart-sweep",
+        SWEEP_NAME,
         "Time and bandwidth over the column count",
-        "Shapes of equal element count: the same work, laid out differently. Fastest confirmed "
-        f"config of each implementation; {cache} cache"
-        + (", so that bandwidth can exceed what the memory gives." if cache == "hot" else "."),
+        _sweep_note(report, others) if charts else _no_sweep_note(measured),
         charts,
     )
+
+
+def _sweep_chart(
+    report: StudyReport,
+    sweep: Sweep,
+    workloads: Sequence[WorkloadReport],
+    index: int,
+    style_of: Mapping[str, Style],
+) -> Chart:
+    results: dict[str, list[BestCandidate]] = {}
+    for workload in workloads:
+        for each in _results(report, workload):
+            results.setdefault(each.implementation, []).append(each)
+    ordered = {name: results[name] for name in report.implementations if name in results}
+    copies = [copy for each in workloads if (copy := fastest_copy(each.beside))]
+    words = []
+    if not sweep.is_line:
+        words.append(
+            "They share neither rows nor element count: their times say nothing beside each other, "
+            "so bandwidth alone is drawn, and no line."
+        )
+    if copies:
+        mark = "Dashed" if sweep.is_line else "Grey"
+        words.append(f"{mark}: a copy of as many bytes, measured beside the best.")
+    draw = sweep_figure if sweep.is_line else points_figure
+    name = f"sweep-{index + 1}" if index else "sweep"
+    height_px = 760 if sweep.is_line else 420
+    figure = draw(ordered, style_of, copies)
+    return Chart(name, sweep.title, " ".join(words), figure, 920, height_px)
+
+
+def _sweep_note(report: StudyReport, others: Sequence[str]) -> str:
+    cache = report.protocol.cache if report.protocol else "unknown"
+    note = (
+        "At equal element count the work is the same, laid out differently; at equal rows it grows "
+        f"with the columns. Fastest confirmed config of each implementation; {cache} cache"
+    )
+    note += ", so that bandwidth can exceed what the memory gives." if cache == "hot" else "."
+    if others:
+        note += f" Not drawn, as no other shape can stand beside it: {', '.join(others)}."
+    return note
+
+
+def _no_sweep_note(measured: Sequence[WorkloadReport]) -> str:
+    columns = {each.workload.shape[-1] for each in measured if each.workload.shape}
+    listed = ", ".join(str(each) for each in columns)
+    return f"Not drawn: something is confirmed for one column count only ({listed})."
 
 
 def _heatmaps(report: StudyReport) -> ChartGroup:

@@ -22,7 +22,6 @@ from tuner.domain.job import LaunchGeometry
 from tuner.domain.outcome import Outcome
 from tuner.domain.protocol import Protocol
 from tuner.domain.records import BuildReport
-from tuner.domain.stats import median
 from tuner.domain.stats import ratio_interval
 from tuner.domain.stats import result_median
 from tuner.domain.study import SourceText
@@ -326,56 +325,6 @@ def build_changes(original: Original, rerun: Rerun) -> list[str]:
 
 def _listed(values: Sequence[object]) -> str:
     return ", ".join(str(each) for each in dict.fromkeys(values))
-
-
-def overall(entries: Sequence[Entry], *, is_cpu: bool) -> Judgement:
-    """Return the verdict of all entries together.
-
-    One wrong, slower or faster result decides, in this order; then what can't be compared.
-    Where none does, the geometric mean over the results is judged like one result, process by
-    process, so that one unsteady result does not leave a whole study undecided.
-
-    Raises:
-        ValueError: There are no entries.
-    """
-    if not entries:
-        raise ValueError("there is nothing to judge")
-    if len(entries) == 1:
-        return entries[0].judgement
-    order: tuple[Verdict, ...] = ("wrong", "slower", "faster", "not_comparable")
-    pooled = _pooled(entries, is_cpu=is_cpu)
-    for verdict in order:
-        found = [each for each in entries if each.judgement.verdict == verdict]
-        if found:
-            reasons = dict.fromkeys(text for each in found for text in each.judgement.reasons)
-            counted = f"{len(found)} of {len(entries)} results: {verdict.replace('_', ' ')}"
-            return Judgement(
-                verdict, pooled.ratio, pooled.low, pooled.high, pooled.threshold,
-                (counted, *reasons),
-            )  # fmt: skip
-    return pooled
-
-
-def _pooled(entries: Sequence[Entry], *, is_cpu: bool) -> Judgement:
-    """Judge the geometric mean of the results that could be judged."""
-    judged = [each for each in entries if each.judgement.low is not None]
-    if not judged:
-        ratios = [each.judgement.ratio for each in entries if each.judgement.ratio is not None]
-        ratio = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
-        return Judgement("ambiguous", ratio)
-    sides = []
-    for sides_us in (
-        [each.original.processes_us for each in judged],
-        [each.rerun.processes_us for each in judged],
-    ):
-        count = min(len(processes) for processes in sides_us)
-        sides.append(
-            [
-                [math.exp(sum(math.log(median(one[index])) for one in sides_us) / len(sides_us))]
-                for index in range(count)
-            ]
-        )
-    return judge_times(sides[0], sides[1], is_cpu=is_cpu)
 
 
 def environment_differences(

@@ -145,7 +145,7 @@ class ReproductionReport:
         }
 
     def stored(self) -> list[Reproduction]:
-        """Return what is stored: a row for each rerun of a result, and one for a whole study."""
+        """Return what is stored: a row for each rerun of a result, and of a whole study."""
         differing: list[Plain] = [
             *difference_rows([each for each in self.differences if each.is_identity]),
             *({"field": "source", "text": str(each)} for each in self.source_changes),
@@ -174,10 +174,10 @@ class ReproductionReport:
                     )
                 )
         if self.kind == "study":
-            figures = _figures(self.judgement)
-            found.append(
-                Reproduction(self.kind, self.original_id, differences=differing, **figures)
+            whole = Reproduction(
+                self.kind, self.original_id, differences=differing, **_figures(self.judgement)
             )
+            found += [replace(whole, rerun_study_id=each) for each in self.study_ids]
         return found
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from tuner.domain.controls import RunControls
 from tuner.domain.environment import Environment
+from tuner.domain.identity import canonical_json
 from tuner.domain.identity import Config
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
@@ -195,10 +196,17 @@ def process_rows(samples: Iterable[Mapping[str, Plain]]) -> Iterator[dict[str, P
 
 
 def failure_groups(report: StudyReport) -> list[tuple[TrialSummary, ...]]:
-    """Return what is not ok, grouped by outcome, implementation and reason, in that order."""
+    """Return what is not ok, grouped by outcome, implementation and reason, in that order.
+
+    Of a config that was interrupted and tried again, the last attempt counts.
+    """
     order = [str(outcome) for outcome in Outcome]
     groups: dict[tuple[int, str, str], list[TrialSummary]] = {}
-    for trial in report.trials:
+    last = {
+        (trial.workload, trial.implementation, canonical_json(dict(trial.config))): trial
+        for trial in report.trials
+    }
+    for trial in last.values():
         if trial.outcome is not None and trial.outcome is not Outcome.OK:
             reason = trial.message.partition(":")[0]
             key = (order.index(str(trial.outcome)), trial.implementation, reason)
@@ -258,7 +266,11 @@ def _workload_report(
     confirmed = tuple(
         each
         for each in queries.best_candidates(
-            session, workload, environment_key=study.environment_key, with_samples=True
+            session,
+            workload,
+            environment_key=study.environment_key,
+            with_samples=True,
+            with_reruns=True,  # where this study is one
         )
         if each.trial_id in wanted and all(each.samples_us) and each.samples_us
     )

@@ -19,6 +19,11 @@ def columns(item: type) -> tuple[str, ...]:
     return tuple(item.__annotations__)
 
 
+StudyStateName: TypeAlias = Literal[
+    "queued", "running", "paused", "stopped", "cancelled", "failed", "finished"
+]
+
+
 class OperatorItem(TypedDict):
     """An implementation of an operator."""
 
@@ -89,7 +94,7 @@ class StudyItem(TypedDict):
     device_id: str
     architecture: str
     environment_key: str
-    state: Literal["running", "finished"]
+    state: StudyStateName
     planned: int
     created_at: str
     finished_at: str | None
@@ -97,6 +102,7 @@ class StudyItem(TypedDict):
     ok: int
     failed: int
     skipped: int
+    interrupted: int
     running: int
     is_driven: bool
 
@@ -126,7 +132,7 @@ class Study(TypedDict):
     sampler: str
     sampler_seed: int
     planned: int
-    state: Literal["running", "finished"]
+    state: StudyStateName
     counts: dict[str, int]
     previous_id: int | None
     created_at: str
@@ -278,7 +284,7 @@ class EvidenceSet(TypedDict):
 
 
 class ReproductionItem(TypedDict):
-    """A rerun of a record, and what came of it."""
+    """A rerun of a record, and what came of it; again: of the second look, where there was one."""
 
     reproduction_id: int
     original_kind: str
@@ -290,6 +296,8 @@ class ReproductionItem(TypedDict):
     threshold: float | None
     rerun_study_id: int | None
     rerun_trial_id: int | None
+    again_study_id: int | None
+    again_trial_id: int | None
     differences: list[Any]
     created_at: str
 
@@ -339,11 +347,12 @@ class Comparison(TypedDict):
 
 
 class JobItem(TypedDict):
-    """A job of the queue."""
+    """A job of the queue; shapes: where they replace those of the study, or of the record."""
 
     job_id: int
     kind: Literal["study", "reproduce"]
     study: str
+    shapes: list[str] | None
     request: JsonObject
     device_id: str
     state: Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
@@ -351,6 +360,9 @@ class JobItem(TypedDict):
     study_id: int | None
     message: str
     result: JsonObject | None
+    verdict: Literal["same", "faster", "slower", "ambiguous", "wrong", "not_comparable"] | None
+    ending: Literal["good", "partial", "bad"] | None
+    summary: str
     created_at: str
     started_at: str | None
     finished_at: str | None

@@ -19,10 +19,11 @@ from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tuner.domain.evidence import StoredReproduction
 from tuner.domain.identity import Plain
+from tuner.domain.outcome import failed_count
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import RUNNING
-from tuner.store.evidence_models import ReproductionRow
 from tuner.store.leases import driven_studies
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
@@ -30,11 +31,12 @@ from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
 from tuner.store.queries import outcome_counts
-from tuner.store.table import table_of
+from tuner.store.reproductions import newest_reproductions
+from tuner.store.study_states import study_states
 
 _T = TypeVar("_T")
 _CHUNK_ROWS = 1000
-_JSON_COLUMNS = frozenset({"scalars", "config", "warnings", "identity", "context", "differences"})
+_JSON_COLUMNS = frozenset({"scalars", "config", "warnings", "identity", "context"})
 
 _TRIAL: dict[str, Any] = {
     "trial_id": TrialRow.id,
@@ -78,10 +80,6 @@ _STUDY: dict[str, Any] = {
     "finished_at": StudyRow.finished_at,
 }
 TRIAL_COLUMNS = tuple(_TRIAL)
-REPRODUCTION_COLUMNS = (
-    "reproduction_id", "original_kind", "original_id", "verdict", "ratio", "ratio_low",
-    "ratio_high", "threshold", "rerun_study_id", "rerun_trial_id", "differences", "created_at",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +132,7 @@ def implementation_names(session: Session, study_id: int) -> list[str]:
 def study_rows(
     session: Session, *, before: int | None = None, limit: int | None
 ) -> list[dict[str, Plain]]:
-    """Return studies, newest first, from below the id ``before``, with their counts.
-
-    Those whose state is ``running`` are driven by a living process, or were left alone.
-    """
+    """Return studies, newest first, from below the id ``before``, with state and counts."""
     query = (
         _select(_STUDY)
         .select_from(StudyRow)
@@ -151,8 +146,14 @@ def study_rows(
     ids = [row["study_id"] for row in found]
     counts = outcome_counts(session, ids)
     driven = driven_studies(session.connection(), ids)
+    states = study_states(session, ids)
     return [
-        row | _tally(counts.get(row["study_id"], {})) | {"is_driven": row["study_id"] in driven}
+        {
+            **row,
+            "state": states[row["study_id"]].value,
+            **_tally(counts.get(row["study_id"], {})),
+            "is_driven": row["study_id"] in driven,
+        }
         for row in found
     ]
 
@@ -161,13 +162,8 @@ def reproduction_rows(
     session: Session, *, before: int | None = None, limit: int | None
 ) -> list[dict[str, Plain]]:
     """Return reruns of records, newest first, from below the id ``before``."""
-    table = table_of(ReproductionRow)
-    names = {"reproduction_id": table.c.id}
-    names |= {name: table.c[name] for name in REPRODUCTION_COLUMNS[1:]}
-    query = _select(names).order_by(table.c.id.desc()).limit(limit)
-    if before is not None:
-        query = query.where(table.c.id < before)
-    return [_plain(row) for row in session.execute(query).mappings()]
+    found = newest_reproductions(session, before=before, limit=limit)
+    return [_reproduction_row(each) for each in found]
 
 
 def environment_rows(
@@ -204,6 +200,26 @@ def _of_study(query: Select[_T], study_id: int) -> Select[_T]:
     )
 
 
+def _reproduction_row(stored: StoredReproduction) -> dict[str, Plain]:
+    found = stored.reproduction
+    return {
+        "reproduction_id": stored.id,
+        "original_kind": found.original_kind,
+        "original_id": found.original_id,
+        "verdict": found.verdict,
+        "ratio": found.ratio,
+        "ratio_low": found.ratio_low,
+        "ratio_high": found.ratio_high,
+        "threshold": found.threshold,
+        "rerun_study_id": found.rerun_study_id,
+        "rerun_trial_id": found.rerun_trial_id,
+        "again_study_id": stored.again_study_id,
+        "again_trial_id": stored.again_trial_id,
+        "differences": list(found.differences),
+        "created_at": stored.created_at.isoformat(timespec="microseconds"),
+    }
+
+
 def _conditions(wanted: TrialFilter) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.outcome is not None:
@@ -219,14 +235,12 @@ def _conditions(wanted: TrialFilter) -> list[ColumnElement[bool]]:
 
 
 def _tally(counts: dict[str, int]) -> dict[str, Plain]:
-    apart = {name: counts.get(name, 0) for name in (Outcome.OK, Outcome.SKIPPED, RUNNING)}
-    total = sum(counts.values())
+    apart = (Outcome.SKIPPED.value, Outcome.INTERRUPTED.value, RUNNING)
     return {
-        "trials": total,
-        "ok": apart[Outcome.OK],
-        "failed": total - sum(apart.values()),
-        "skipped": apart[Outcome.SKIPPED],
-        RUNNING: apart[RUNNING],
+        "trials": sum(counts.values()),
+        "ok": counts.get(Outcome.OK.value, 0),
+        "failed": failed_count(counts),
+        **{name: counts.get(name, 0) for name in apart},
     }
 
 

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import RUNNING
 from tuner.domain.outcome import Stage
+from tuner.domain.queue import StudyState
 from tuner.domain.workload import Workload
 from tuner.errors import NotFound
 from tuner.store import rows
@@ -40,6 +41,7 @@ from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
 from tuner.store.problems import MAX_ID
 from tuner.store.reruns import is_no_rerun
+from tuner.store.study_states import study_states
 from tuner.store.views import StudySummary
 from tuner.store.views import TrialDetail
 from tuner.store.views import TrialSummary
@@ -110,9 +112,10 @@ def outcome_counts(session: Session, study_ids: Sequence[int]) -> dict[int, dict
 
 
 def newest_confirmed_study(session: Session) -> StudySummary | None:
-    """Return the newest study that has a confirmed trial; None where none has."""
+    """Return the newest study, but for reruns, that has a confirmed trial; None where none has."""
     has_one = select(TrialRow.id).where(TrialRow.study_id == StudyRow.id, _is_confirmed())
-    query = _study_query().where(has_one.exists()).order_by(StudyRow.id.desc()).limit(1)
+    query = _study_query().where(has_one.exists(), is_no_rerun(StudyRow.id))
+    query = query.order_by(StudyRow.id.desc()).limit(1)
     return next(iter(_studies(session, query)), None)
 
 
@@ -222,11 +225,15 @@ def _study_query() -> Select[*tuple[Any, ...]]:
 
 def _studies(session: Session, query: Select[*tuple[Any, ...]]) -> list[StudySummary]:
     found = session.execute(query).all()
-    counts = outcome_counts(session, [row.StudyRow.id for row in found])
-    return [_study_summary(row, counts.get(row.StudyRow.id, {})) for row in found]
+    ids = [row.StudyRow.id for row in found]
+    counts, states = outcome_counts(session, ids), study_states(session, ids)
+    return [
+        _study_summary(row, counts.get(study_id, {}), states[study_id])
+        for study_id, row in zip(ids, found, strict=True)
+    ]
 
 
-def _study_summary(row: Row[Any], counts: dict[str, int]) -> StudySummary:
+def _study_summary(row: Row[Any], counts: dict[str, int], state: StudyState) -> StudySummary:
     study: StudyRow = row.StudyRow
     return StudySummary(
         id=study.id,
@@ -242,7 +249,7 @@ def _study_summary(row: Row[Any], counts: dict[str, int]) -> StudySummary:
         sampler=study.sampler,
         sampler_seed=study.sampler_seed,
         planned=study.planned,
-        state=study.state,
+        state=state,
         counts=counts,
         previous_id=study.previous_id,
         created_at=study.created_at,

@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session
 
 from tuner.domain.outcome import RUNNING
 from tuner.domain.outcome import Stage
+from tuner.domain.queue import JobState
+from tuner.store.job_models import DeviceRow
 from tuner.store.job_models import JobRow
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import StudyRow
@@ -61,10 +63,18 @@ def stage_seconds(session: Session) -> list[tuple[str, str, float]]:
 
 
 def jobs_by_state(session: Session) -> list[tuple[str, str, int]]:
-    """Return state, device and how many jobs are in it."""
-    query = (
-        select(JobRow.state, JobRow.device_id, func.count())
-        .group_by(JobRow.state, JobRow.device_id)
-        .order_by(JobRow.device_id, JobRow.state)
+    """Return state, device and how many jobs are in it: 0 too, of each device that is known.
+
+    A series that is there only now and then can't be told from one that is not scraped.
+    """
+    query = select(JobRow.device_id, JobRow.state, func.count()).group_by(
+        JobRow.device_id, JobRow.state
     )
-    return [(state, device_id, count) for state, device_id, count in session.execute(query)]
+    found = {(device_id, state): count for device_id, state, count in session.execute(query)}
+    devices = {device_id for device_id, _ in found}
+    devices |= set(session.scalars(select(DeviceRow.device_id).distinct()))
+    return [
+        (state.value, device_id, found.get((device_id, state.value), 0))
+        for device_id in sorted(devices)
+        for state in JobState
+    ]

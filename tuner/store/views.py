@@ -13,6 +13,7 @@ from tuner.domain.job import LaunchGeometry
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import Stage
 from tuner.domain.protocol import Protocol
+from tuner.domain.queue import StudyState
 from tuner.domain.records import BuildReport
 from tuner.domain.records import ProcessReport
 from tuner.domain.records import ValidationReport
@@ -38,7 +39,7 @@ class StudySummary:
         sampler: What proposes configs.
         sampler_seed: Its seed.
         planned: Trials it will hold when it is finished.
-        state: ``running`` (also where its process is gone) or ``finished``.
+        state: How far it is, now.
         counts: Trials by outcome, ``running`` among them; of several attempts, each counts.
         previous_id: Newest study of the same name with another key, when it was created.
         created_at: UTC.
@@ -58,7 +59,7 @@ class StudySummary:
     sampler: str
     sampler_seed: int
     planned: int
-    state: str
+    state: StudyState
     counts: Mapping[str, int]
     previous_id: int | None
     created_at: datetime

@@ -68,11 +68,11 @@ def _jobs(settings: Settings, cursor: str | None) -> dict[str, Any]:
 
 
 def _job(job_id: int, settings: Settings) -> dict[str, Any]:
-    job = api.show_job(job_id, settings)
-    has_study = job["study_id"] is not None
+    view = api.job_view(job_id, settings)
+    job = view.job
     return {
+        "view": view,
         "job": job,
-        "progress": api.study_progress(job["study_id"], settings) if has_study else None,
         "is_live": is_live_job(job),
         "seen": f"{job['state']}-{job['wish']}-{job['study_id'] or ''}",
     }

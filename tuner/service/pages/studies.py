@@ -13,6 +13,7 @@ from tuner import api
 from tuner.domain.identity import Plain
 from tuner.domain.queue import ENDED
 from tuner.domain.queue import JobState
+from tuner.domain.queue import StudyState
 from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.service.answers import json_answer
@@ -32,6 +33,9 @@ from tuner.settings import Settings
 
 router = APIRouter(prefix="/studies", route_class=PageRoute)
 
+# What will change without anybody's doing, and what somebody may go on with.
+_MOVING = (StudyState.QUEUED, StudyState.RUNNING)
+_LEFT = (StudyState.STOPPED, StudyState.CANCELLED, StudyState.FAILED)
 STUDIES_OF_A_PAGE = 50
 TRIALS_OF_A_PAGE = 200
 
@@ -156,27 +160,17 @@ def _list(
 def _progress(study: int, settings: Settings) -> dict[str, Any]:
     progress = api.study_progress(study, settings)
     job = api.newest_job(str(study), settings)
-    is_live = is_live_job(job) or progress["is_driven"]  # by a command in some shell
-    shown = _shown_state(progress, job)
+    state = progress["state"]
+    is_live = state in _MOVING or is_live_job(job)
     return {
         "study_id": study,
         "progress": progress,
         "job": job,
         "is_live": is_live,
         "key": new_key(),
-        "can_resume": progress["state"] != "finished" and not is_live,
-        "shown_state": shown,
-        "seen": "-".join([shown, *([job["state"], job["wish"]] if job is not None else [])]),
+        "can_resume": state in _LEFT and not is_live,
+        "seen": "-".join([state, *([job["state"], job["wish"]] if job is not None else [])]),
     }
-
-
-def _shown_state(progress: Mapping[str, Plain], job: Mapping[str, Plain] | None) -> str:
-    job_state = None if job is None else job["state"]
-    if progress["is_driven"] or job_state == JobState.RUNNING:
-        return str(JobState.RUNNING)
-    if progress["state"] == JobState.FINISHED:
-        return str(JobState.FINISHED)
-    return job_state if job_state in (JobState.QUEUED, JobState.PAUSED) else "open"
 
 
 def is_live_job(job: Mapping[str, Plain] | None) -> bool:

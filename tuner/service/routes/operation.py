@@ -16,6 +16,7 @@ from tuner.service.answers import json_answer
 from tuner.service.dependencies import NoQuery
 from tuner.service.dependencies import StateDep
 from tuner.service.errors import error_answer
+from tuner.service.errors import Problem
 from tuner.service.errors import problem_of
 from tuner.service.openapi import ok
 from tuner.service.openapi import text

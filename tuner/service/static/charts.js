@@ -92,7 +92,7 @@
       const found = await answer.json();
       templates = found.templates;
       const groups = [...found.groups].sort((one, other) => ranked(one) - ranked(other));
-      note.textContent = groups.length ? "" : "Nothing to draw yet.";
+      note.textContent = groups.length ? "" : "Nothing to draw.";
       section.append(...groups.map(group));
       section.dataset.shown = "true";
     } catch (error) {

@@ -1,0 +1,90 @@
+"""A job as every answer and page shows it, with what came of it in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+from typing import TypeAlias
+
+from tuner.api.plain import plain
+from tuner.domain.identity import Plain
+from tuner.domain.outcome import Outcome
+from tuner.domain.outcome import RUNNING
+from tuner.domain.queue import Job
+from tuner.domain.queue import JobKind
+from tuner.domain.queue import JobState
+from tuner.report.shown import number
+
+# Whether all that was asked for came out: `partial` where it stopped early or does not decide.
+Ending: TypeAlias = Literal["good", "partial", "bad"]
+_OF_VERDICTS: Mapping[str, Ending] = {
+    "same": "good",
+    "faster": "good",
+    "ambiguous": "partial",
+    "not_comparable": "partial",
+    "slower": "bad",
+    "wrong": "bad",
+}
+_OF_STATES: Mapping[JobState, Ending] = {JobState.FAILED: "bad", JobState.CANCELLED: "partial"}
+
+
+def job_row(job: Job) -> dict[str, Plain]:
+    """Return a job as every answer shows it."""
+    request, result = job.request, job.result or {}
+    row: dict[str, Plain] = plain(job)
+    row["job_id"] = row.pop("id")
+    for private in ("idempotency_key", "owner", "seen_at"):
+        del row[private]
+    shape = request.get("shape")
+    ending, summary = _came_of(job)
+    return {
+        "study": request["study" if job.kind is JobKind.STUDY else "record"],
+        "shapes": request.get("shapes") or (None if shape is None else [shape]),
+        **row,
+        "verdict": result.get("verdict"),
+        "ending": ending,
+        "summary": summary,
+    }
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Say how many trials ended in each way."""
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+
+
+def _came_of(job: Job) -> tuple[Ending | None, str]:
+    if job.state is not JobState.FINISHED or job.result is None:
+        return _OF_STATES.get(job.state), job.message
+    if job.kind is JobKind.REPRODUCE:
+        verdict = job.result["verdict"]
+        return _OF_VERDICTS[verdict], _rerun_text(job.result)
+    return _study_text(job.result)
+
+
+def _study_text(result: Mapping[str, Plain]) -> tuple[Ending, str]:
+    counts = _ordered(result.get("counts", {}))
+    text = counts_text(counts) or "no trial"
+    if not result["finished"]:
+        return "partial", f"its budget is spent, so that the study is not finished: {text}"
+    if not counts.get(Outcome.OK.value):
+        return "bad", f"no valid config: {text}"
+    unanswered = result.get("unanswered")
+    if unanswered:
+        return "partial", f"no valid config for {', '.join(unanswered)}: {text}"
+    return "good", text
+
+
+def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return counts in the order of outcomes: the queue stores objects in that of their keys."""
+    order = [*(each.value for each in Outcome), RUNNING]
+    return {name: counts[name] for name in order if name in counts}
+
+
+def _rerun_text(result: Mapping[str, Plain]) -> str:
+    verdict, ratio = str(result["verdict"]).replace("_", " "), result.get("ratio")
+    reasons = result.get("reasons") or []  # jobs of earlier versions kept none
+    if ratio is None:
+        return f"{verdict}: {reasons[0]}" if reasons else verdict
+    text = f"{verdict}: {number(ratio)} times the recorded time"
+    low, high = result.get("ratio_low"), result.get("ratio_high")
+    return text if low is None else f"{text} (95 % {number(low)} to {number(high)})"
