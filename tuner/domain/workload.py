@@ -127,5 +127,5 @@ def parse_shape(text: str) -> tuple[int, ...]:
 def _out_of_range(shape: str) -> UsageError:
     return UsageError(
         f"shape {shape[:60]}: every dimension must be from 1 to 2^63-1",
-        hint="give whole numbers in that range, such as 1024x4096",
+        hint="give whole numbers of at least 1 and below 2^63, such as 1024x4096",
     )
