@@ -204,10 +204,12 @@ def test_the_command_serves_them_to_this_machine_only(tuner: Command, settings: 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "example.org", ""])
 def test_an_address_that_others_reach_is_refused(host: str) -> None:
-    with pytest.raises(UsageError, match="it has no login"):
-        check_dashboard(host)
+    for port, shown in ((9000, "9000"), (0, "PORT")):
+        with pytest.raises(UsageError, match="it has no login") as caught:
+            check_dashboard(host, port)
+        assert f"ssh -L {shown}:localhost:{shown} " in caught.value.hint
     for mine in ("localhost", "127.0.0.1", "127.9.9.9", "::1"):
-        check_dashboard(mine)
+        check_dashboard(mine, 8766)
 
 
 def test_what_it_refuses(tuner: Command, settings: Settings, tmp_path: Path) -> None:

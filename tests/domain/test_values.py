@@ -73,6 +73,14 @@ def test_what_is_no_shape_is_refused_in_one_line(text: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("size", ["0", "00", str(2**63), "9" * 20, "9" * 5000])
+def test_a_size_out_of_range_is_said_to_be_that(size: str) -> None:
+    with pytest.raises(UsageError, match=r"from 1 to 2\^63-1") as caught:
+        parse_shape(f"4x{size}")
+    assert "below 2^63" in caught.value.hint
+    assert parse_shape(f"{2**63 - 1}x{'0' * 30}7") == (2**63 - 1, 7)
+
+
 @given(st.text(max_size=12))
 def test_any_text_is_a_shape_or_refused(text: str) -> None:
     try:

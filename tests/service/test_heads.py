@@ -83,6 +83,12 @@ def test_head_of_events_counts_as_no_open_stream(make_client: Callable[..., Test
         assert answer.headers["content-type"].startswith("text/event-stream")
 
 
+def test_an_export_is_named_after_its_study(reader: TestClient) -> None:
+    for query, name in (("", "best.csv"), ("?study=planted", "best-planted.csv")):
+        headers = reader.head(f"/api/v1/exports/best.csv{query}").headers
+        assert headers["content-disposition"] == f'attachment; filename="{name}"'
+
+
 @pytest.mark.parametrize("wanted", ["bytes=9-1", "bytes=99999999-", "lines=1-2", "bytes=0-3"])
 def test_a_range_gets_the_whole(reader: TestClient, wanted: str) -> None:
     for path in ("/static/pages.css", "/static/plotly.min.js"):

@@ -131,7 +131,7 @@ def test_an_unknown_path_is_a_page_to_a_browser_and_json_to_a_program(reader: Te
         assert "back to the first page" in page.text
         assert reader.get(path).json()["schema"] == "tuner.error/1"
     page = reader.request("PUT", "/studies", headers=HTML)
-    assert (page.status_code, page.headers["allow"]) == (405, "GET, POST")
+    assert (page.status_code, page.headers["allow"]) == (405, "GET, HEAD, POST")
     assert page.headers["content-type"].startswith("text/html")
     for path in ("/api/v1/nothing", "/api/v1/studies/none", "/api/v1/studies?limit=0"):
         assert reader.get(path, headers=HTML).json()["schema"] == "tuner.error/1", path

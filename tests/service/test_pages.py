@@ -217,7 +217,12 @@ def test_what_was_not_measured_is_an_answer_and_nonsense_an_error(reader: TestCl
     ("path", "status", "words"),
     [
         ("/studies/999", 404, "no study"),
-        ("/studies/0", 400, "path 'study': "),
+        ("/studies/0", 404, "no page '/studies/0'"),
+        ("/studies/99999999999999999999", 404, "no page"),
+        ("/studies/none", 404, "no study 'none'"),
+        ("/studies/x/trials", 404, "no page"),
+        ("/trials/x", 404, "no page '/trials/x'"),
+        ("/jobs/x", 404, "no page '/jobs/x'"),
         ("/studies/1/trials?outcome=odd", 400, "no outcome"),
         ("/studies?cursor=odd", 400, "cursor"),
         ("/trials/999", 404, "no trial 999"),
@@ -231,6 +236,16 @@ def test_an_error_is_a_page_too(reader: TestClient, path: str, status: int, word
     assert answer.status_code == status
     assert answer.headers["content-type"].startswith("text/html")
     assert words in Seen(answer.text).text
+
+
+def test_a_study_is_found_by_its_name_too(reader: TestClient) -> None:
+    stored = reader.get("/studies/planted")
+    assert (stored.status_code, stored.headers["location"]) == (303, "/studies/1")
+    registered = reader.get("/studies/quickstart")
+    address, _, place = registered.headers["location"].partition("#")
+    assert (registered.status_code, place) == (303, "launch")
+    options = Seen(reader.get(address).text).all("option")
+    assert [each["value"] for each in options if "selected" in each] == ["quickstart"]
 
 
 def test_a_form_starts_a_study_once(client: TestClient, settings: Settings) -> None:
@@ -288,7 +303,8 @@ def test_buttons_pause_resume_and_cancel(client: TestClient, settings: Settings)
     refused = client.post("/jobs/1/pause")
     assert refused.status_code == 409
     assert refused.headers["content-type"].startswith("text/html")
-    assert client.post("/jobs/1/delete").status_code == 400
+    assert "nothing to pause" in refused.text
+    assert client.post("/jobs/1/delete").status_code == 404
 
 
 def test_a_finished_study_can_be_reproduced(client: TestClient, settings: Settings) -> None:

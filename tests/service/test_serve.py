@@ -145,6 +145,10 @@ def test_it_does_not_start_where_it_must_not(tmp_path: Path) -> None:
         code, text = refused("--db", str(tmp_path / "new.db"), "--port", port, "--no-work")
         assert (code, port in text) == (2, True)
 
+    typo = tmp_path / "typo" / "x.db"
+    code, text = refused("--db", str(typo), "--no-work")
+    assert (code, "there is no folder" in text) == (2, True)
+    assert not typo.parent.exists()
     code, text = refused("--host", OTHERS, "--db", str(tmp_path / "other.db"))
     assert (code, "without a token" in text) == (2, True)
     assert not (tmp_path / "other.db").exists()

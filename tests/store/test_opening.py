@@ -60,8 +60,18 @@ def test_a_mistyped_path_is_not_created(database: Path, writable: bool) -> None:
     assert list(database.parent.iterdir()) == []
 
 
-def test_create_makes_the_folder_and_a_database_in_wal_mode(folder: Path) -> None:
-    path = folder / "a" / "b" / "results é?#%.db"
+def test_create_makes_the_folder_that_nobody_has_named(folder: Path) -> None:
+    path = folder / "a" / "b" / "results.db"
+    with pytest.raises(UsageError, match="there is no folder") as caught:
+        open_store(str(path), create=True, writable=True)
+    assert f"mkdir -p {path.parent}" in caught.value.hint
+    assert list(folder.iterdir()) == []
+    with open_store(str(path), create=True, writable=True, make_folder=True):
+        assert path.exists()
+
+
+def test_create_makes_a_database_in_wal_mode(folder: Path) -> None:
+    path = folder / "results é?#%.db"
     make_database(path)
     with open_store(f"sqlite:///{path}", create=False, writable=True) as store:
         info = store.info()

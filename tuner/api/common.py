@@ -55,11 +55,13 @@ def open_database(settings: Settings, *, create: bool, writable: bool) -> Store:
 
     Raises:
         NotFound: There is none and ``create`` is false.
+        UsageError: It is to be created in a folder that was named and does not exist.
         DatabaseProblem: It can't be used.
     """
     from tuner.store import open_store
 
-    return open_store(settings.db, create=create, writable=writable)
+    is_default = "db" not in settings.model_fields_set
+    return open_store(settings.db, create=create, writable=writable, make_folder=is_default)
 
 
 def open_worker(device_id: str, settings: Settings) -> DeviceWorker:

@@ -39,7 +39,7 @@ def dashboard(
     from tuner.service.dashboard import serve_dashboard
 
     options.set_up_logging(quiet=quiet, verbose=verbose)
-    check_dashboard(host)
+    check_dashboard(host, port)
     copies = api.optuna_copies(studies or (), options.settings_from(db, operators=operators))
 
     def ready(address: str) -> None:

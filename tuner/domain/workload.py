@@ -13,6 +13,7 @@ from tuner.domain.identity import Plain
 from tuner.errors import UsageError
 
 MAX_DIMENSION = 2**63 - 1  # what a 64-bit kernel argument and an SQLite integer can hold
+_MAX_DIGITS = len(str(MAX_DIMENSION))
 
 
 @dataclass(frozen=True)  # no slots: the key is kept
@@ -37,10 +38,7 @@ class Workload:
     def __post_init__(self) -> None:
         for size in self.shape:
             if not 1 <= size <= MAX_DIMENSION:
-                raise UsageError(
-                    f"shape {shape_text(self.shape)}: every dimension must be from 1 to 2^63-1",
-                    hint="give sizes of at least 1, such as 1024x4096",
-                )
+                raise _out_of_range(shape_text(self.shape))
         if self.row_padding:
             self._check_padding()
         object.__setattr__(self, "scalars", tuple(sorted(self.scalars)))
@@ -117,9 +115,18 @@ def parse_shape(text: str) -> tuple[int, ...]:
         UsageError: The text is not whole numbers joined by ``x``, or a size is out of range.
     """
     parts = text.strip().lower().split("x")
-    if not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in parts):
+    if not all(part.isascii() and part.isdigit() for part in parts):
         raise UsageError(
             f"shape {text[:60]!r} is not understood",
             hint="write whole numbers joined by x, such as 1024x4096",
         )
-    return Workload("", tuple(int(part) for part in parts)).shape
+    if any(len(part.lstrip("0")) > _MAX_DIGITS for part in parts):  # Python reads no 5000 digits
+        raise _out_of_range(text.strip())
+    return Workload("", tuple(int(part.lstrip("0") or "0") for part in parts)).shape
+
+
+def _out_of_range(shape: str) -> UsageError:
+    return UsageError(
+        f"shape {shape[:60]}: every dimension must be from 1 to 2^63-1",
+        hint="give whole numbers of at least 1 and below 2^63, such as 1024x4096",
+    )

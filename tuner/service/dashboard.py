@@ -29,17 +29,23 @@ if TYPE_CHECKING:
     import optuna
 
 
-def check_dashboard(host: str) -> None:
+def check_dashboard(host: str, port: int) -> None:
     """Check what is needed, before studies are read for nothing.
+
+    Args:
+        host: Where it is to be shown.
+        port: Likewise; for the way to reach it from elsewhere.
 
     Raises:
         UsageError: The address is not of this machine alone.
         MissingDependency: optuna-dashboard is not installed.
     """
     if not is_loopback(host):
+        shown = str(port or "PORT")
         raise UsageError(
             f"the dashboard is not shown on {host}: it has no login",
-            hint="leave --host out; from elsewhere, forward the port: ssh -L 8766:localhost:8766",
+            hint="leave --host out; from elsewhere, forward the port: "
+            f"ssh -L {shown}:localhost:{shown} THIS_MACHINE",
         )
     try:
         import optuna_dashboard  # type: ignore[import-untyped]  # noqa: F401

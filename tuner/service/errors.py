@@ -158,6 +158,8 @@ def _validation_error(request: Request, error: RequestValidationError) -> Proble
     """Say 400 where a parameter or the body is not as documented; name the first fault."""
     first = error.errors()[0]
     place, *path = (str(part) for part in first["loc"])
+    if place == "path" and _is_of_page(request):  # such as /jobs/x, which nobody can correct
+        return Problem(404, f"there is no page {request.url.path[:100]!r}")
     name = ".".join(path)
     if first["type"] == "extra_forbidden":
         text = f"unknown {'field' if place == 'body' else 'parameter'} {name[:100]!r}"

@@ -32,6 +32,7 @@ from tuner.service.limits import is_too_busy
 from tuner.service.limits import RateLimit
 from tuner.service.limits import replayed
 from tuner.service.limits import whole_body
+from tuner.service.login_place import login_address
 from tuner.service.metrics import Metrics
 from tuner.service.security import Access
 from tuner.service.security import READ_METHODS
@@ -134,7 +135,7 @@ def _client(scope: Scope) -> str:
 async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
     # A form of a page whose session has ended too: a person reads the answer.
     if refusal.status == 401 and wants_page(scope["path"], Headers(scope=scope)):
-        await RedirectResponse("/login", 303)(scope, receive, send)
+        await RedirectResponse(login_address(scope), 303)(scope, receive, send)
         return
     headers = {}
     if refusal.status == 401:

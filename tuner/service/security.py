@@ -142,10 +142,10 @@ class Access:
         return None if path == "/login" or self.is_known(headers) else _unauthorized()
 
     def _host_refusal(self, asked: str) -> Refusal:
-        name = f"as {asked[:_MAX_SHOWN]!r}" if asked else "without a name"
+        known = f"the service is not known as {asked[:_MAX_SHOWN]!r}"
         way = "localhost" if self.is_loopback else "by its IP address or its host name"
         return Refusal(
-            403, "host_not_allowed", f"the service is not called {name}",
+            403, "host_not_allowed", known if asked else "the request names no host",
             f"call it {way}; whoever runs it can allow a name: tuner serve --allowed-host NAME",
         )  # fmt: skip
 

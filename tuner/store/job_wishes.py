@@ -79,7 +79,8 @@ def _refused(job_id: int, state: JobState, verb: str) -> Conflict:
             f"job {job_id} is being cancelled: it can't {verb}",
             hint="launch it again: a study goes on where it stopped",
         )
-    return Conflict(
-        f"job {job_id} is {state.value}: it can't {verb}",
-        hint="launch it again: a study goes on where it stopped",
-    )
+    if verb == "resume":
+        hint = "launch it again: a study goes on where it stopped"
+    else:
+        hint = f"nothing of it runs or waits any more, so there is nothing to {verb}"
+    return Conflict(f"job {job_id} is {state.value}: it can't {verb}", hint=hint)

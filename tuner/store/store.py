@@ -133,24 +133,27 @@ class Store:
             self._writer.dispose()
 
 
-def open_store(url: str, *, create: bool, writable: bool) -> Store:
+def open_store(url: str, *, create: bool, writable: bool, make_folder: bool = False) -> Store:
     """Open a results database.
 
     Args:
         url: A file path, ``sqlite:///path`` or ``postgresql://...``.
         create: Create it where there is none.
         writable: Whether ``recorder()`` will be used.
+        make_folder: Create the folder of a file too: nobody has named it, so it is no slip.
 
     Raises:
         NotFound: There is no such database, and none was to be created.
         SchemaMismatch: Its schema is older, newer or foreign.
         DatabaseProblem: It can't be opened, read or created.
-        UsageError: ``url`` names no database.
+        UsageError: ``url`` names no database, or one in a folder that does not exist.
         MissingDependency: The server's driver is not installed.
     """
     location = locate(url)
     if location.path is None:
         return _open_server(location, create=create, writable=writable)
+    if create and make_folder:
+        _make_folder(location.path)
     return _open_file(location, location.path, create=create, writable=writable)
 
 
@@ -186,17 +189,32 @@ def _open_file(location: Location, name: Path, *, create: bool, writable: bool) 
     return Store(location, reader, writer, lock, warning)
 
 
-def _create_file(path: Path, lock: DatabaseFileLock, network: str) -> None:
+def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_created(path, error) from error
+
+
+def _create_file(path: Path, lock: DatabaseFileLock, network: str) -> None:
+    if not path.parent.exists():
+        raise UsageError(
+            f"database {path} can't be created: there is no folder {path.parent}",
+            hint=f"check --db; if it is meant: mkdir -p {path.parent}",
+        )
+    try:
         with translated(str(path)), lock.held():
             if not path.exists():
                 engines.create_sqlite_file(path, network)
     except OSError as error:
-        raise DatabaseProblem(
-            f"database {path} can't be created: {error.strerror}",
-            hint="check the permissions of its folder and the free space",
-        ) from error
+        raise _not_created(path, error) from error
+
+
+def _not_created(path: Path, error: OSError) -> DatabaseProblem:
+    return DatabaseProblem(
+        f"database {path} can't be created: {error.strerror}",
+        hint="check the permissions of its folder and the free space",
+    )
 
 
 def _open_server(location: Location, *, create: bool, writable: bool) -> Store:

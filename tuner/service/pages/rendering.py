@@ -21,6 +21,7 @@ from tuner.domain.queue import ENDED
 from tuner.domain.workload import shape_text
 from tuner.service.dependencies import service_state
 from tuner.service.errors import Problem
+from tuner.service.login_place import login_address
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,6 +42,7 @@ def render(
         .render(
             context,
             path=request.url.path,
+            login=login_address(request.scope),
             version=__version__,
             can_write=access.is_known(request.headers),
             has_token=access.has_token,

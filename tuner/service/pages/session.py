@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tuner.service.dependencies import StateDep
 from tuner.service.errors import PageRoute
+from tuner.service.login_place import LOGIN_PATH
+from tuner.service.login_place import own_place
 from tuner.service.pages.forms import FormDep
 from tuner.service.pages.forms import see
 from tuner.service.pages.rendering import render
@@ -18,17 +22,19 @@ router = APIRouter(route_class=PageRoute)
 
 
 @router.get("/login")
-def login(request: Request, failed: bool = False) -> Response:
-    """Ask for the token."""
-    return render(request, "login.html", {"failed": failed})
+def login(request: Request, failed: bool = False, to: str = "") -> Response:
+    """Ask for the token; ``to`` is where it leads then."""
+    return render(request, "login.html", {"failed": failed, "to": own_place(to)})
 
 
 @router.post("/login")
 def begin(request: Request, fields: FormDep, state: StateDep) -> Response:
-    """Start a session for who sends the token in the form field ``token``."""
+    """Start a session for who sends the token in the form field ``token``, and lead on."""
+    place = own_place(fields.get("to", ""))
     if not state.access.knows(fields.get("token", "")):
-        return see("/login?failed=1")
-    answer = see("/")
+        again = {"failed": "1", **({"to": place} if place != "/" else {})}
+        return see(f"{LOGIN_PATH}?{urlencode(again)}")
+    answer = see(place)
     answer.set_cookie(
         SESSION_COOKIE,
         state.access.new_session(),

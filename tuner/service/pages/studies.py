@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from tuner.domain.identity import Plain
 from tuner.domain.queue import ENDED
 from tuner.domain.queue import JobState
 from tuner.domain.queue import StudyState
+from tuner.errors import NotFound
 from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.service.answers import json_answer
@@ -28,6 +30,7 @@ from tuner.service.pages.forms import FormDep
 from tuner.service.pages.forms import new_key
 from tuner.service.pages.forms import see
 from tuner.service.pages.rendering import render
+from tuner.service.routes.studies import StudyName
 from tuner.service.wording import PAGE_WORDS
 from tuner.settings import Settings
 
@@ -41,9 +44,11 @@ TRIALS_OF_A_PAGE = 200
 
 
 @router.get("")
-def list_studies(request: Request, state: StateDep, cursor: str | None = None) -> Response:
-    """List the studies, and offer to run one."""
-    return _list(request, state, {}, cursor)
+def list_studies(
+    request: Request, state: StateDep, cursor: str | None = None, study: str = ""
+) -> Response:
+    """List the studies, and offer to run one: which is chosen in the form, ``study`` says."""
+    return _list(request, state, {"study": study}, cursor)
 
 
 @router.post("")
@@ -64,7 +69,7 @@ def launch(request: Request, fields: FormDep, state: StateDep) -> Response:
     return see(f"/jobs/{job['job_id']}")
 
 
-@router.get("/{study}")
+@router.get("/{study:int}")
 def show_study(request: Request, study: RowId, state: StateDep) -> Response:
     """Show a study with everything that was found."""
     context = {
@@ -73,6 +78,17 @@ def show_study(request: Request, study: RowId, state: StateDep) -> Response:
         "summary": api.show_study(str(study), state.settings),
     }
     return render(request, "study.html", context)
+
+
+@router.get("/{name}")
+def find_study(name: StudyName, settings: SettingsDep) -> Response:
+    """Lead to the newest study of a name, or to the form that runs it where there is none yet."""
+    try:
+        return see(f"/studies/{api.show_study(name, settings)['study_id']}")
+    except NotFound:
+        if name not in [each["name"] for each in api.registered_studies(settings)]:
+            raise
+    return see(f"/studies?{urlencode({'study': name})}#launch")
 
 
 @router.get("/{study}/progress")

@@ -33,4 +33,6 @@ def export(
     parameters: Annotated[ExportParameters, Query()],
 ) -> Response:
     """Export trials, the best of each workload, or every raw sample."""
-    return csv_stream(api.export_source(what, parameters.study, settings), what, is_flat=True)
+    source = api.export_source(what, parameters.study, settings)
+    name = what if parameters.study is None else f"{what}-{parameters.study}"
+    return csv_stream(source, name, is_flat=True)
