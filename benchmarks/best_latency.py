@@ -190,7 +190,7 @@ def wait_until_ready(service: Service) -> None:
             with urllib.request.urlopen(f"http://{service.host}/readyz", timeout=60):
                 return
         except urllib.error.HTTPError:
-            time.sleep(0.05)
+            time.sleep(0.2)
 
 
 def wait_for_answers(service: Service) -> None:

@@ -18,6 +18,7 @@ from tuner.service.metrics import Metrics
 from tuner.service.security import Access
 from tuner.service.traffic import BESIDE_LONG
 from tuner.service.traffic import BESIDE_SHORT
+from tuner.service.traffic import PROBES
 from tuner.service.traffic import Traffic
 from tuner.settings import Settings
 
@@ -26,10 +27,10 @@ def test_those_who_are_served_leave_a_share() -> None:
     now_s = 100.0
     traffic = Traffic(lambda: now_s)
     assert traffic.free_share() == 1.0  # nobody has come yet
-    with traffic.request():
+    with traffic.request("/api/v1/best"):
         assert traffic.free_share() == BESIDE_SHORT
         now_s += 1.0
-        with traffic.request():
+        with traffic.request("/api/v1/best"):
             assert traffic.free_share() == BESIDE_LONG
         assert traffic.free_share() == BESIDE_LONG
     assert traffic.free_share() == BESIDE_SHORT  # the next one may come at once
@@ -37,10 +38,18 @@ def test_those_who_are_served_leave_a_share() -> None:
     assert traffic.free_share() == 1.0
 
 
+@pytest.mark.parametrize("path", sorted(PROBES))
+def test_who_looks_how_the_service_is_takes_no_time_from_others(path: str) -> None:
+    traffic = Traffic()
+    with traffic.request(path):
+        assert traffic.free_share() == 1.0
+    assert traffic.free_share() == 1.0
+
+
 def test_a_request_that_fails_is_over_too() -> None:
     now_s = 1.0
     traffic = Traffic(lambda: now_s)
-    with contextlib.suppress(OSError), traffic.request():
+    with contextlib.suppress(OSError), traffic.request("/api/v1/best"):
         raise OSError("gone")
     now_s = 2.0
     assert traffic.free_share() == 1.0
@@ -67,7 +76,7 @@ def test_the_gate_counts_what_is_answered_but_for_streams_of_events(
 
     metrics = Metrics(Settings(db=str(tmp_path / "results.db")))
     gate = Gate(answer, Access(None, "127.0.0.1", ()), RateLimit(Rate()), metrics, traffic)
-    assert TestClient(gate, base_url="http://127.0.0.1").get("/healthz").text == "there"
+    assert TestClient(gate, base_url="http://127.0.0.1").get("/api/v1/best").text == "there"
     assert seen == [share]
     now_s += 10.0
     assert traffic.free_share() == 1.0

@@ -79,7 +79,7 @@ class Gate:
             await send(message)
 
         try:
-            with self._traffic.request() as has_begun_to_wait:
+            with self._traffic.request(scope["path"]) as has_begun_to_wait:
                 await self._answer(scope, asked, receive, sent)
         finally:
             self._note(scope, status, time.perf_counter() - begun_s)
