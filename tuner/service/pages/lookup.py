@@ -45,16 +45,16 @@ def look_up(
     }  # fmt: skip
     context: dict[str, Any] = {
         "choices": lookup_choices(state.settings), "asked": asked, "found": None, "error": None,
-        "key": new_key(),
+        "is_unknown": False, "key": new_key(),
     }  # fmt: skip
     if not asked["shape"]:
         return render(request, "lookup.html", context)
     try:
         context |= _answer(asked, state)
     except TunerError as error:
-        # Not having measured it is an answer; the form stays, with what was asked.
-        status = 200 if isinstance(error, NotFound) else status_of(error)
-        return render(request, "lookup.html", context | {"error": error}, status=status)
+        # The form stays, with what was asked.
+        context |= {"error": error, "is_unknown": isinstance(error, NotFound)}
+        return render(request, "lookup.html", context, status=status_of(error))
     return render(request, "lookup.html", context)
 
 
