@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,6 +66,13 @@ def test_columns_of_mixed_kinds_are_written_cell_by_cell() -> None:
     rows = [{"x": value} for value in (1, True, 1.0, "1", None, "True", [1], -1, "-1")]
     lines = written(["x"], rows).splitlines()
     assert lines == ["x", "1", "true", "1.0", "1", '""', "True", "[1]", "-1", "'-1"]
+
+
+def test_lists_and_objects_are_json() -> None:
+    config = {"BLOCK": 64, "FAST": True, "mode": "a,b"}
+    (line,) = csv.DictReader(io.StringIO(written(["c", "n"], [{"c": config, "n": [None, "x"]}])))
+    assert json.loads(line["c"]) == config
+    assert json.loads(line["n"]) == [None, "x"]
 
 
 def test_more_texts_than_are_remembered_and_more_rows_than_a_batch() -> None:

@@ -276,8 +276,8 @@ def test_a_profile_of_something_else_is_refused() -> None:
 
     for trace, says in (
         (other_kernel, "there are 'add_serial'"),
-        (other_grid, r"grid \(8, 1, 1\)"),
-        (other_block, r"block \(128, 1, 1\)"),
+        (other_grid, "grid 8x1x1"),
+        (other_block, "block 128x1x1"),
         (two_configs, "several configs: lines 3 and 4"),
     ):
         with pytest.raises(UsageError, match=says):

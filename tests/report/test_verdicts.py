@@ -260,7 +260,10 @@ def test_the_protocol_and_the_geometry_are_the_stored_ones(laboratory: Laborator
         (1, 7, 20260719)
     }
     assert {kernel.geometry.grid for kernel in laboratory.script.kernels} == {(6, 1, 1)}
-    assert any("launch geometry" in each for each in report.changes())
+    assert (
+        "good BLOCK=64: launch geometry: stored grid 6x1x1, 64 threads, 0 shared bytes; that was "
+        "run, and not today's grid 6x2x1, 64 threads, 0 shared bytes"
+    ) in report.changes()
 
 
 def test_launches_that_were_chosen_may_differ_and_are_named(laboratory: Laboratory) -> None:

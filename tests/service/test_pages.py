@@ -41,7 +41,6 @@ PATHS = (
     "/trials/1",
     "/lookup",
     "/lookup?operator=planted&shape=6x40&target=arch:x86_64",
-    "/lookup?operator=planted&shape=7x7&target=arch:x86_64",
     "/compare",
     "/compare?a=1&b=1",
     "/evidence",
@@ -205,12 +204,42 @@ def test_a_lookup_reaches_down_to_every_raw_sample(reader: TestClient, filled: S
     assert "No Triton config is confirmed for this problem there." in text
 
 
-def test_what_was_not_measured_is_an_answer_and_nonsense_an_error(reader: TestClient) -> None:
-    unknown = reader.get("/lookup?operator=planted&shape=7x7&target=arch:x86_64")
-    assert unknown.status_code == 200
-    assert "never tuned" in Seen(unknown.text).text
+def test_what_was_not_measured_is_not_found_and_nonsense_an_error(reader: TestClient) -> None:
+    for target, question in (
+        ("arch:x86_64", "arch=x86_64"),
+        ("arch:gfx1201", "arch=gfx1201"),
+        ("device:cpu", "device=cpu"),
+        ("", ""),
+    ):
+        unknown = reader.get(f"/lookup?operator=planted&shape=7x7&target={target}")
+        asked = reader.get(f"/api/v1/best?operator=planted&shape=7x7&{question}")
+        assert unknown.status_code == asked.status_code == 404
+        assert asked.json()["message"] in Seen(unknown.text).text
+        assert "run a study with this shape" in Seen(unknown.text).text
+        assert ("Answer from the nearest shape" in unknown.text) == (not target.startswith("arch"))
     for wrong in ("operator=planted&shape=7", "operator=planted&shape=7x7&target=path:/etc"):
         assert reader.get(f"/lookup?{wrong}").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("target", "question", "words"),
+    [
+        ("arch:x86_64", "&arch=x86_64", "any x86_64"),
+        ("device:cpu", "&device=cpu", "device cpu, exactly"),
+        ("", "", "this machine's device, exactly"),
+    ],
+)
+def test_a_lookup_says_for_what_it_answers_as_the_api_does(
+    reader: TestClient, target: str, question: str, words: str
+) -> None:
+    answer = reader.get(f"/api/v1/best?operator=planted&shape=6x40{question}").json()
+    page = reader.get(f"/lookup?operator=planted&shape=6x40&target={target}")
+    assert re.findall(r"<option[^>]* selected>([^<]*)</option>", page.text)[-1] == (
+        words.replace("'", "&#39;")
+    )
+    text = Seen(page.text).text
+    assert f"for {words} match {answer['match']} " in text
+    assert repr(answer["best"]["median_us"]) in page.text
 
 
 @pytest.mark.parametrize(

@@ -209,3 +209,17 @@ def test_a_study_that_found_nothing_is_not_finished_in_green(
         assert '<span class="state finished bad">finished</span>' in text, path
         assert "no valid config" in text, path
     assert ">Reproduce<" not in client.get(f"/studies/{study_id}").text
+
+
+def test_the_page_of_an_older_jobs_result_says_what_it_has(
+    make_client: Maker, store: Store, empty: Settings
+) -> None:
+    with store.transaction() as connection:
+        asked = {"record": "study:1", "device": None, "shape": None}
+        job, _ = jobs.add_job(connection, JobKind.REPRODUCE, asked, "cpu")
+        job_running.claim_next(connection, this_process(), "cpu")
+        result = {"verdict": "not_comparable"}
+        job_running.end_job(connection, job.id, this_process(), JobState.FINISHED, result=result)
+    page = make_client(settings=empty).get(f"/jobs/{job.id}")
+    assert page.status_code == 200
+    assert "not comparable" in page.text

@@ -12,7 +12,6 @@ from tuner.api.common import find_operator
 from tuner.api.common import open_database
 from tuner.domain.device import DeviceFacts
 from tuner.domain.device import DeviceListing
-from tuner.domain.identity import config_text
 from tuner.domain.identity import Plain
 from tuner.domain.job import CompileJob
 from tuner.domain.space import first_violation
@@ -104,7 +103,7 @@ def _compile_jobs(
     for config in grid_configs(implementation.parameters(dims)):
         row: dict[str, Plain] = {
             "implementation": implementation.name,
-            "config": config_text(config),
+            "config": dict(config),
             "shape": workload.shape_text,
         }
         violation = first_violation(config, dims, facts, implementation.constraints)

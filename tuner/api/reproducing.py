@@ -275,7 +275,7 @@ def _plan(
     changes: list[str] = []
     own = implementation.geometry(config, operator.dimensions(workload))
     if geometry is not None and geometry != own:
-        changes.append(f"launch geometry: stored {geometry}, which was run; today's {own}")
+        changes.append(f"launch geometry: stored {geometry}; that was run, and not today's {own}")
     return _Planned(original, point, source, tuple(changes)), notes
 
 

@@ -113,12 +113,10 @@ def _rows(answer: BestAnswer) -> list[dict[str, object]]:
 
 
 def _row(rank: str, candidate: BestCandidate, best_one: BestCandidate) -> dict[str, object]:
-    from tuner.domain.identity import config_text
-
     return {
         "rank": rank,
         "implementation": candidate.implementation,
-        "config": config_text(candidate.config),
+        "config": dict(candidate.config),
         "median_us": candidate.median_us,
         "low_us": min(candidate.process_medians_us),
         "high_us": max(candidate.process_medians_us),

@@ -10,6 +10,7 @@ from typing import TextIO
 from typing import TYPE_CHECKING
 
 from tuner.cli.options import Format
+from tuner.domain.identity import config_text
 from tuner.domain.identity import Plain
 from tuner.report.csv_text import write_csv
 from tuner.report.export import replacing
@@ -120,7 +121,7 @@ def shown(value: Plain) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"
     if isinstance(value, dict):
-        return " ".join(f"{name}={each}" for name, each in sorted(value.items()))
+        return config_text(value) if value else "-"
     if isinstance(value, list | tuple):
         return ", ".join(shown(each) for each in value)
     return str(value)

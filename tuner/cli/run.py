@@ -75,7 +75,6 @@ def _report(
     from tuner.cli.output import print_object
     from tuner.cli.output import print_rows
     from tuner.cli.output import say
-    from tuner.domain.identity import config_text
     from tuner.report.controls import marks
 
     if format_name is options.Format.JSON:
@@ -100,7 +99,7 @@ def _report(
             {
                 "shape": answer.asked.shape_text,
                 "implementation": answer.best.implementation,
-                "config": config_text(answer.best.config),
+                "config": dict(answer.best.config),
                 "median_us": answer.best.median_us,
                 "low_us": min(answer.best.process_medians_us),
                 "high_us": max(answer.best.process_medians_us),

@@ -41,4 +41,10 @@ def bytes_hash(content: bytes) -> str:
 
 def config_text(config: Config) -> str:
     """Return a config for people: ``BLOCK=256 num_warps=8``, in the order of its keys."""
-    return " ".join(f"{name}={config[name]}" for name in sorted(config)) or "(no parameters)"
+    texts = (f"{name}={scalar_text(config[name])}" for name in sorted(config))
+    return " ".join(texts) or "(no parameters)"
+
+
+def scalar_text(value: Scalar) -> str:
+    """Return a parameter's value as study files and JSON write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

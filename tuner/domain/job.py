@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Literal
 
 from tuner.domain.identity import Scalar
+from tuner.domain.workload import shape_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,10 @@ class LaunchGeometry:
     grid: tuple[int, int, int]
     threads: int = 0
     shared_bytes: int = 0
+
+    def __str__(self) -> str:
+        threads = f"{self.threads} threads" if self.threads else "the compiler's threads"
+        return f"grid {shape_text(self.grid)}, {threads}, {self.shared_bytes} shared bytes"
 
 
 @dataclass(frozen=True, slots=True)

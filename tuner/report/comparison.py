@@ -116,8 +116,6 @@ class Comparison:
                 {
                     **_row(each),
                     "scalars": dict(each.workload.scalars),
-                    "config_a": dict(each.left.config) if each.left else None,
-                    "config_b": dict(each.right.config) if each.right else None,
                     "reasons": list(each.judgement.reasons),
                 }
                 for each in self.workloads
@@ -275,10 +273,10 @@ def _row(each: WorkloadComparison) -> dict[str, Plain]:
         "shape": each.workload.shape_text,
         "dtype": each.workload.dtype,
         "winner_a": left.implementation if left else None,
-        "config_a": config_text(left.config) if left else None,
+        "config_a": dict(left.config) if left else None,
         "median_a_us": left.median_us if left else None,
         "winner_b": right.implementation if right else None,
-        "config_b": config_text(right.config) if right else None,
+        "config_b": dict(right.config) if right else None,
         "median_b_us": right.median_us if right else None,
         "ratio": judgement.ratio,
         "ratio_low": judgement.low,

@@ -11,6 +11,7 @@ from itertools import chain
 from itertools import islice
 from typing import TextIO
 
+from tuner.domain.identity import canonical_json
 from tuner.domain.identity import Plain
 from tuner.domain.row_stream import RowStream
 
@@ -25,8 +26,9 @@ _MAX_TEXTS = 10_000
 def write_csv(rows: Iterable[Mapping[str, Plain]], columns: Sequence[str], target: TextIO) -> int:
     """Write rows in the order of ``columns`` and return how many there were.
 
-    Numbers are written so that they read back bit-equal; None is an empty cell; a text that a
-    spreadsheet would run as a formula gets a leading apostrophe. Numbers never do.
+    Numbers are written so that they read back bit-equal; None is an empty cell, a list or an
+    object is JSON; a text that a spreadsheet would run as a formula gets a leading apostrophe.
+    Numbers never do.
     """
     count = -1  # the header is no row
     for lines in _lines(rows, columns):
@@ -99,12 +101,14 @@ def _quoted(text: str) -> str:
 
 
 def cell(value: Plain) -> str:
-    """Return the text of one cell."""
+    """Return the text of one cell: JSON where it is a list or an object."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, dict | list | tuple):
+        return canonical_json(value)
     text = str(value)
     return "'" + text if text.startswith(_FORMULA_STARTS) else text

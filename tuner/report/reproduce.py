@@ -18,6 +18,7 @@ from tuner.domain.evidence import OriginalKind
 from tuner.domain.evidence import RecordedTimes
 from tuner.domain.evidence import Verdict
 from tuner.domain.identity import Config
+from tuner.domain.identity import Plain
 from tuner.domain.job import LaunchGeometry
 from tuner.domain.outcome import Outcome
 from tuner.domain.protocol import Protocol
@@ -294,8 +295,15 @@ def protocol_changes(left: Protocol, right: Protocol) -> list[str]:
     """Name the fields in which two protocols differ."""
     before, after = left.as_plain(), right.as_plain()
     return [
-        f"{name}: {before[name]} -> {after[name]}" for name in before if before[name] != after[name]
+        f"{name}: {_choice(before[name])} -> {_choice(after[name])}"
+        for name in before
+        if before[name] != after[name]
     ]
+
+
+def _choice(value: Plain) -> str:
+    """Return a field of a protocol for people: one that is not fixed is chosen for each kernel."""
+    return "chosen" if value is None else str(value) or "the first"
 
 
 def build_changes(original: Original, rerun: Rerun) -> list[str]:

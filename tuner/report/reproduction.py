@@ -131,8 +131,6 @@ class ReproductionReport:
             "results": [
                 {
                     **_row(each),
-                    "config": dict(each.original.config),
-                    "rerun_config": dict(each.rerun.config),
                     "reasons": list(each.judgement.reasons),
                     "changes": list(each.changes),
                     "recorded_processes_us": [list(one) for one in each.original.processes_us],
@@ -230,12 +228,12 @@ def _row(entry: Entry) -> dict[str, Plain]:
     return {
         "original": f"{original.kind} {original.id[:12]}",
         "implementation": original.implementation,
-        "config": config_text(original.config),
+        "config": dict(original.config),
         "shape": original.workload.shape_text,
         **_recorded(entry),
         "recorded_us": original.median_us,
         "rerun_shape": rerun.workload.shape_text,
-        "rerun_config": config_text(rerun.config),
+        "rerun_config": dict(rerun.config),
         "rerun_us": rerun.median_us,
         "rerun_low_us": min(medians_us, default=None),
         "rerun_high_us": max(medians_us, default=None),

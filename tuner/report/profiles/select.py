@@ -10,6 +10,7 @@ from tuner.domain.job import LaunchGeometry
 from tuner.domain.profile import Dispatch
 from tuner.domain.profile import KernelProfile
 from tuner.domain.profile import Trace
+from tuner.domain.workload import shape_text
 from tuner.errors import UsageError
 from tuner.report.profiles.names import base_name
 from tuner.report.profiles.names import is_copy
@@ -53,10 +54,11 @@ def profile_of(trace: Trace, target: Target, profiler_version: str | None = None
         )
     own = [each for each in named if _fits(each, target.geometry)]
     if not own:
-        grid, threads = target.geometry.grid, target.geometry.threads
+        grid, threads = shape_text(target.geometry.grid), target.geometry.threads
         raise UsageError(
-            f"kernel {target.entry!r} ran with grid {named[0].grid}, block {named[0].block}; this "
-            f"trial launches grid {grid}" + (f", block of {threads}" if threads else ""),
+            f"kernel {target.entry!r} ran with grid {_size(named[0].grid)}, block "
+            f"{_size(named[0].block)}; this trial launches grid {grid}"
+            + (f", block of {threads}" if threads else ""),
             hint="the profile must be of the trial's own workload and config",
         )
     _require_one_config(own)
@@ -79,6 +81,10 @@ def profile_of(trace: Trace, target: Target, profiler_version: str | None = None
         resources=own[0].resources,
         extra=_joined_extra(timed),
     )
+
+
+def _size(size: Sequence[int] | None) -> str:
+    return "unknown" if size is None else shape_text(size)
 
 
 def _fits(dispatch: Dispatch, geometry: LaunchGeometry) -> bool:

@@ -32,6 +32,22 @@ class LookupChoices:
     architectures: tuple[str, ...]
     devices: tuple[str, ...]
 
+    def targets(self, asked: str | None) -> list[tuple[str, str]]:
+        """Return what an answer can be for: value and words of each.
+
+        Args:
+            asked: For what it was asked, which is among them whatever it is; None where nothing
+                was asked yet.
+        """
+        found = {f"arch:{name}": f"any {name}" for name in self.architectures}
+        found |= {f"device:{name}": f"device {name}, exactly" for name in self.devices}
+        if asked == "" or not found:
+            found[""] = "this machine's device, exactly"
+        elif asked is not None and asked not in found:
+            kind, _, name = asked.partition(":")
+            found[asked] = f"device {name}, exactly" if kind == "device" else f"any {name}"
+        return list(found.items())
+
 
 def lookup_choices(
     settings: Settings, devices: Sequence[Mapping[str, Plain]] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any
 from typing import Literal
 
@@ -11,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tuner import api
+from tuner.errors import NotFound
 from tuner.errors import TunerError
 from tuner.errors import UsageError
 from tuner.service.dependencies import ServiceState
@@ -46,17 +46,17 @@ def look_up(
     }  # fmt: skip
     context: dict[str, Any] = {
         "choices": lookup_choices(state.settings), "asked": asked, "found": None, "error": None,
-        "key": new_key(),
+        "is_unknown": False, "key": new_key(),
     }  # fmt: skip
     if not asked["shape"]:
         return render(request, "lookup.html", context)
     try:
         context |= _answer(asked, state)
     except TunerError as error:
-        # Not having measured it is an answer; the form stays, with what was asked.
+        # The form stays, with what was asked.
         told = problem_of(error, state.teller, PAGE_WORDS)
-        status = HTTPStatus.OK if told.status == HTTPStatus.NOT_FOUND else told.status
-        return render(request, "lookup.html", context | {"error": told}, status=status)
+        context |= {"error": told, "is_unknown": isinstance(error, NotFound)}
+        return render(request, "lookup.html", context, status=told.status)
     return render(request, "lookup.html", context)
 
 

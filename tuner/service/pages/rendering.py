@@ -17,6 +17,8 @@ from starlette.responses import Response
 
 from tuner import __version__
 from tuner import api
+from tuner.domain.identity import Plain
+from tuner.domain.identity import scalar_text
 from tuner.domain.queue import ENDED
 from tuner.domain.workload import shape_text
 from tuner.service.dependencies import service_state
@@ -81,6 +83,8 @@ def _environment() -> Environment:
         "figure": _figure,
         "shape": lambda sizes: sizes if isinstance(sizes, str) else shape_text(sizes),
         "moment": _moment,
+        "scalar": scalar_text,
+        "shown": _shown,
         "words": lambda text: str(text).replace("_", " "),
         "brief": lambda text: text[:12],
     }
@@ -97,6 +101,19 @@ def _figure(value: float | None) -> Markup | str:
     return Markup('<data value="{}" title="{}">{}</data>').format(
         exact, exact, api.figure_text(value)
     )
+
+
+def _shown(value: Plain) -> str:
+    """Return a value of JSON for people."""
+    if value is None:
+        return "—"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
+    return str(value)
 
 
 def _moment(text: str | None) -> Markup | str:
