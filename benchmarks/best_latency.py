@@ -1,7 +1,7 @@
 """Measures how long `GET /api/v1/best` takes over HTTP, on a database of ``fill_database.py``.
 
-Starts ``tuner serve`` (one process, without a worker) and asks it from this process, on the
-same machine: server and questioner share its cores. Each question is one request on a
+Starts ``tuner serve``, with the process that takes jobs, to which none is given, and asks it from
+this process, on the same machine: all share its cores. Each question is one request on a
 connection that stays open.
 
 - at once: from the moment it listens, before it says that it is ready, every question for the
@@ -176,7 +176,7 @@ def measure(
 @contextlib.contextmanager
 def serving(database: str) -> Iterator[Service]:
     """Run a service."""
-    service = Service(database)
+    service = Service(database, takes_jobs=True)
     try:
         yield service
     finally:

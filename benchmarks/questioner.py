@@ -103,17 +103,20 @@ HEADER = (
 class Service:
     """A running ``tuner serve``.
 
+    Args:
+        database: SQLite path or URL.
+        takes_jobs: With the process that takes jobs for this machine's device.
+
     Attributes:
         host: Address and port.
         pid: Its process.
     """
 
-    def __init__(self, database: str) -> None:
+    def __init__(self, database: str, *, takes_jobs: bool = False) -> None:
+        command = [sys.executable, "-m", "tuner", "serve", "--quiet", "--port", "0"]
+        command += ["--db", database, *([] if takes_jobs else ["--no-work"])]
         self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tuner", "serve", "--no-work", "--quiet"),
-                *("--port", "0", "--db", database),
-            ],
+            command,
             stderr=subprocess.PIPE,
             text=True,
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tuner.store.tuned import TunedWorkload
 
 TICK_S = 1.0  # between two looks for changes
-LONGEST_BEGINNING_S = 10.0
+LONGEST_BEGINNING_S = 30.0
 RETRY_S = 10.0  # after the database could not be used
 # Workloads that are read together. A lookup on an SQLite file waits while they are: 3 ms for each
 # (2-core x86-64, 2026-12-03).
