@@ -485,3 +485,7 @@ def test_snippets_launch_the_config() -> None:
     )
     assert "kernel[(...,)]" in triton_snippet(launch(geometry=None))
     assert "dim3(...)" in hip_snippet(launch(geometry=None))
+
+
+def test_environments_to_compare_are_named_field_by_field(reader: TestClient) -> None:
+    assert "compiler g++" in reader.get("/compare").text
