@@ -38,7 +38,6 @@ from urllib.parse import quote
 
 from fill_database import ELSEWHERE
 from fill_database import shapes
-from made_up_trials import TRIALS_PER_WORKLOAD
 from questioner import Figures
 from questioner import HEADER
 from questioner import Questioner
@@ -49,6 +48,7 @@ from results_page import write_section
 from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import select
+from sqlalchemy.orm import DeclarativeBase
 
 from tuner.api.common import all_operators
 from tuner.settings import load_settings
@@ -56,6 +56,7 @@ from tuner.store import open_store
 from tuner.store.models import ProcessRow
 from tuner.store.models import SampleRow
 from tuner.store.models import TrialRow
+from tuner.store.models import WorkloadRow
 from tuner.store.table import insert_process
 from tuner.store.table import insert_row
 from tuner.store.table import read_row
@@ -65,13 +66,16 @@ SEED = 20261202
 COMMITS_PER_S = 10
 
 
-def questions(trials: int) -> tuple[list[str], list[str]]:
-    """Return the paths of exact questions, and of all that differ from them, in random order."""
+def questions(workloads: int) -> tuple[list[str], list[str]]:
+    """Return the paths of exact questions, and of all that differ from them, in random order.
+
+    Args:
+        workloads: Those that the database has, of this program's operators and as many others.
+    """
     found = all_operators(load_settings())
-    workloads = trials // TRIALS_PER_WORKLOAD // (1 + len(ELSEWHERE)) // (2 * len(found))
     architectures = sorted({each["architecture"] for each in ELSEWHERE})
     exact, others = [], []
-    for operator, shape in itertools.product(found, shapes(workloads)):
+    for operator, shape in itertools.product(found, shapes(workloads // (2 * len(found)))):
         path = f"/api/v1/best?operator={operator.name}&shape={shape[0]}x{shape[1]}"
         exact.append(f"{path}&device=cpu")
         others += [f"{path}&arch={quote(each)}" for each in architectures]
@@ -131,10 +135,10 @@ def without_id(row: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in ("id", "checksum")}
 
 
-def count_trials(database: str) -> int:
-    """Return how many trials a database has."""
+def count_rows(database: str, model: type[DeclarativeBase]) -> int:
+    """Return how many rows a table has."""
     with open_store(database, create=False, writable=False) as store, store.session() as session:
-        return session.scalar(select(func.count()).select_from(table_of(TrialRow))) or 0
+        return session.scalar(select(func.count()).select_from(table_of(model))) or 0
 
 
 def measure(
@@ -146,7 +150,7 @@ def measure(
         The figures, and how many seconds after the start the service, while nobody asked, was
         ready, and after how many all answers were made ahead.
     """
-    exact, others = questions(count_trials(database))
+    exact, others = questions(count_rows(database, WorkloadRow))
     repeated = random.Random(SEED).choices(exact, k=most)
     size = min(most, (len(others) - 100) // 4)
     warm_up, others = [*others[:100], *exact[:2]], others[100:]
@@ -225,7 +229,7 @@ def main() -> int:
         options.render,
         f"`best` over HTTP, {kind}",
         [
-            f"{count_trials(options.db)} trials. {where}",
+            f"{count_rows(options.db, TrialRow)} trials. {where}",
             f"Ready {ready_s:.1f} s after its process was started, and all answers made ahead "
             f"after {made_s:.0f} s at most.",
             f"Command: `{command}`",

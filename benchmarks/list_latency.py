@@ -12,7 +12,7 @@ import argparse
 import json
 from http.client import HTTPConnection
 
-from best_latency import count_trials
+from best_latency import count_rows
 from questioner import Questioner
 from questioner import Service
 from results_page import kind_of
@@ -52,7 +52,7 @@ def main() -> int:
     options = parser.parse_args()
     where = machine()
     kind = kind_of(options.db)
-    trials = count_trials(options.db)
+    trials = count_rows(options.db, TrialRow)
     service = Service(options.db)
     try:
         names = middle(service, trials)
