@@ -204,6 +204,14 @@ def test_a_lookup_reaches_down_to_every_raw_sample(reader: TestClient, filled: S
     assert "No Triton config is confirmed for this problem there." in text
 
 
+def test_what_can_be_compared_names_its_toolchain(reader: TestClient, filled: Settings) -> None:
+    found = api.page_environments(filled).items
+    identity = next(each["identity"] for each in found if "triton" in each["identity"])
+    text = Seen(reader.get("/compare").text).text
+    for name in ("compiler", "triton"):
+        assert f"{name} {identity[name]}" in text
+
+
 def test_what_was_not_measured_is_not_found_and_nonsense_an_error(reader: TestClient) -> None:
     for target, question in (
         ("arch:x86_64", "arch=x86_64"),

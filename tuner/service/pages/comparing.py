@@ -59,6 +59,8 @@ def _sides(settings: Settings) -> dict[str, list[tuple[str, str]]]:
 
 def _toolchain(identity: dict[str, str]) -> str:
     found = [
-        identity[name] for name in ("driver", "runtime", "compiler", "triton") if name in identity
+        f"{name} {identity[name]}"
+        for name in ("driver", "runtime", "compiler", "triton")
+        if name in identity
     ]
     return ", ".join(found) or "toolchain unknown"
