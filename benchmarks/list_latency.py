@@ -19,6 +19,8 @@ from results_page import kind_of
 from results_page import machine
 from results_page import write_section
 
+from tuner.store.models import TrialRow
+
 HEADER = ("path", "asked", "p50 ms", "p95 ms", "worst ms")
 LISTS = (
     "/api/v1/studies?limit=100",

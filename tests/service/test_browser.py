@@ -231,3 +231,36 @@ def test_a_study_is_started_watched_and_its_best_looked_up_and_downloaded(
     page.fill("input[name=shape]", "6x40")
     page.click("text=Look up")
     assert page.get_attribute("#claim data", "value") == repr(best.median_us)
+
+
+def test_all_digits_are_shown_by_the_keyboard_alone_also_of_what_comes_in_later(
+    served: str, page: Any
+) -> None:
+    page.goto(f"{served}/studies/1")
+    first = page.locator("#results strong data").first
+    whole, shown = first.get_attribute("value"), first.inner_text()
+    assert whole != shown
+    page.focus("#digits")
+    page.keyboard.press("Enter")
+    assert first.inner_text() == whole
+    page.evaluate("window.before = document.querySelector('#results')")
+    page.evaluate("htmx.ajax('GET', '/studies/1/results', {target: '#results', swap: 'outerHTML'})")
+    page.wait_for_function("!document.contains(window.before)")
+    page.wait_for_function(
+        "whole => document.querySelector('#results strong data')?.textContent === whole", arg=whole
+    )
+    page.press("#digits", "Enter")
+    assert page.locator("#results strong data").first.inner_text() == shown
+    page.goto(f"{served}/login")
+    assert page.is_hidden("#digits")
+
+
+def test_a_caption_stays_in_sight_where_its_table_is_scrolled(served: str, page: Any) -> None:
+    page.set_viewport_size(NARROW)
+    page.goto(f"{served}/studies")
+    caption = page.locator("#stored ~ .wide caption").first
+    before = caption.bounding_box()
+    scrolled = "each => (each.scrollLeft = 300, each.scrollLeft)"
+    assert page.locator("#stored ~ .wide").first.evaluate(scrolled) > 100
+    assert caption.bounding_box() == before
+    assert before["x"] + before["width"] <= NARROW["width"]

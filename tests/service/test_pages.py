@@ -204,6 +204,14 @@ def test_a_lookup_reaches_down_to_every_raw_sample(reader: TestClient, filled: S
     assert "No Triton config is confirmed for this problem there." in text
 
 
+def test_what_can_be_compared_names_its_toolchain(reader: TestClient, filled: Settings) -> None:
+    found = api.page_environments(filled).items
+    identity = next(each["identity"] for each in found if "triton" in each["identity"])
+    text = Seen(reader.get("/compare").text).text
+    for name in ("compiler", "triton"):
+        assert f"{name} {identity[name]}" in text
+
+
 def test_what_was_not_measured_is_not_found_and_nonsense_an_error(reader: TestClient) -> None:
     for target, question in (
         ("arch:x86_64", "arch=x86_64"),
@@ -485,7 +493,3 @@ def test_snippets_launch_the_config() -> None:
     )
     assert "kernel[(...,)]" in triton_snippet(launch(geometry=None))
     assert "dim3(...)" in hip_snippet(launch(geometry=None))
-
-
-def test_environments_to_compare_are_named_field_by_field(reader: TestClient) -> None:
-    assert "compiler g++" in reader.get("/compare").text
