@@ -10,11 +10,16 @@ from tuner.store import job_wishes
 from tuner.store import jobs
 from tuner.store import open_store
 from tuner.store import queries
+from tuner.store import study_states
 from tuner.store.leases import driven_studies
 from tuner.store.models import StudyRow
 from tuner.store.owner import Owner
 from tuner.store.owner import this_process
 from tuner.store.reproductions import add_reproduction
+from tuner.store.reproductions import list_reproductions
+from tuner.store.reproductions import looks_up_to
+from tuner.store.reproductions import newest_reproductions
+from tuner.store.reproductions import reproductions_in
 from tuner.store.table import table_of
 from tuner.testing.store_steps import confirm
 from tuner.testing.store_steps import run_trial
@@ -57,6 +62,53 @@ def test_a_study_is_driven_while_its_process_lives(url: str) -> None:
             assert driven_studies(session.connection(), [ours, other, left]) == {ours}
             assert driven_studies(session.connection(), [other]) == set()
             assert driven_studies(session.connection(), []) == set()
+
+
+def test_how_far_studies_are_follows_their_newest_jobs(url: str) -> None:
+    request = {"study": "a", "name": "a", "fresh": False}
+    with open_store(url, create=True, writable=True) as store:
+        recorder = store.recorder()
+        waits, left, done = (
+            recorder.open_study(make_definition(name), fresh=False).study_id for name in "abc"
+        )
+        recorder.finish_study(done)
+        recorder.release()
+        with store.transaction() as connection:
+            jobs.add_job(connection, JobKind.STUDY, request, "cpu")
+            newest, _ = jobs.add_job(connection, JobKind.STUDY, request, "cpu")
+            jobs.add_job(connection, JobKind.STUDY, {**request, "name": "c"}, "cpu")
+        with store.session() as session:
+            found = study_states.study_states(session, [waits, left, done])
+            job = study_states.newest_job(session, waits)
+            assert study_states.newest_job(session, left) is None
+    assert found == {waits: "queued", left: "stopped", done: "finished"}
+    assert job is not None
+    assert job.id == newest.id
+
+
+def test_a_verdict_of_two_looks_is_one_in_lists_and_pages(url: str) -> None:
+    with open_store(url, create=True, writable=True) as store:
+        recorder = store.recorder()
+        first, again = (
+            recorder.open_study(make_definition(name), fresh=False).study_id
+            for name in ("x-rerun", "x-rerun-again")
+        )
+        with store.transaction() as connection:
+            for original, studies in (("1", (first, again)), ("2", (first,)), ("3", (again,))):
+                for study_id in studies:
+                    add_reproduction(connection, Reproduction("trial", original, "wrong", study_id))
+        with store.session() as session:
+            listed = list_reproductions(session)
+            newest = newest_reproductions(session, limit=None)
+            part = newest_reproductions(session, before=listed[1].id, limit=1)
+            of_first = reproductions_in(session, [first])
+            looks = [looks_up_to(session, each) for each in (first, again)]
+    shown = [(each.reproduction.original_id, each.again_study_id) for each in listed]
+    assert shown == [("1", again), ("2", None), ("3", None)]
+    assert newest == listed[::-1]
+    assert part == listed[:1]
+    assert [each.reproduction.original_id for each in of_first] == ["1", "2"]
+    assert looks == [(first,), (first, again)]
 
 
 def test_the_newest_study_with_something_confirmed_is_found(url: str) -> None:
