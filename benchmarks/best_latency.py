@@ -29,7 +29,6 @@ import re
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -161,7 +160,7 @@ def measure(
         found = [asks.closed("at once", parts[0])]
     begun_s = time.monotonic()
     with serving(database) as service:
-        wait_until_ready(service)
+        service.wait_until_ready()
         ready_s = time.monotonic() - begun_s
         asks = Questioner(service, clients)
         asks.closed("warm-up", warm_up[1::2])
@@ -185,16 +184,6 @@ def serving(database: str) -> Iterator[Service]:
         yield service
     finally:
         service.stop()
-
-
-def wait_until_ready(service: Service) -> None:
-    """Wait until ``/readyz`` says that the service is ready."""
-    while True:
-        try:
-            with urllib.request.urlopen(f"http://{service.host}/readyz", timeout=60):
-                return
-        except urllib.error.HTTPError:
-            time.sleep(0.2)
 
 
 def wait_for_answers(service: Service) -> None:

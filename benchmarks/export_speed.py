@@ -104,9 +104,10 @@ def by_command(database: str, what: str) -> Figures:
 
 
 def over_http(database: str, what: str) -> Figures:
-    """Export from a running service."""
+    """Export from a running service, once it is ready."""
     service = Service(database)
     try:
+        service.wait_until_ready()
         connection = HTTPConnection(service.host, timeout=600)
         connection.request("GET", f"/api/v1/exports/{what}.csv")
         answer = connection.getresponse()

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -133,6 +135,15 @@ class Service:
         threading.Thread(target=self._process.stderr.read, daemon=True).start()
         self.host = line.rpartition("//")[2].strip()
         self.pid = self._process.pid
+
+    def wait_until_ready(self) -> None:
+        """Wait until ``/readyz`` says that it is ready."""
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://{self.host}/readyz", timeout=60):
+                    return
+            except urllib.error.HTTPError:
+                time.sleep(0.2)
 
     def cpu_s(self) -> float:
         """Return the processor time that it has used."""
