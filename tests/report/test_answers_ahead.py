@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -138,7 +139,9 @@ def test_what_nobody_can_answer_is_passed_over(
     """An operator whose folder is gone does not keep the others from their answers."""
     gone = api.Asked("gone", asked(SHAPE, settings).question, None)
     add_trial(settings, 20.0, shape=(16, 8))
-    answers.keep_ahead([gone, asked("999x9", settings), asked("16x8", settings)])
+    other = replace(asked(SHAPE, settings).question, shape=(16, 8, 4))  # of an earlier version
+    senseless = api.Asked("planted", other, None)
+    answers.keep_ahead([gone, senseless, asked("999x9", settings), asked("16x8", settings)])
     assert answers.kept_json_at_once(asked("16x8", settings)) is not None
     assert not answers.may_be_kept(gone)
 

@@ -219,8 +219,9 @@ class BestAnswers:
                 devices[each.device] = self._recall_device(each.device, registered)
             known, here = operators[each.operator], devices.get(each.device or "")
             if known is not None and (here is not None or each.device is None):
-                workload = each.question.workload(known.operator)
-                prepared.append(_Prepared(each, workload, known, here))
+                with suppress(UsageError):  # tuned when the operator had other dimensions
+                    workload = each.question.workload(known.operator)
+                    prepared.append(_Prepared(each, workload, known, here))
         return prepared
 
     def take_changed(self) -> frozenset[str] | None:
