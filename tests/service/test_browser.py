@@ -171,19 +171,22 @@ def test_a_copied_snippet_is_the_one_shown(served: str, page: Any) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == shown
 
 
-def test_a_browser_elsewhere_logs_in_and_sees_the_pages(
-    page: Any, cache_dir: Path, tmp_path: Path
-) -> None:
+@pytest.fixture
+def address_elsewhere(tmp_path: Path, cache_dir: Path) -> Iterator[str]:
+    """Address of a service as another machine's browser has it; it outlives the test's page."""
     # Of this machine, but a browser trusts them no more than another machine's.
     addresses = [each for each in own_addresses() if not is_loopback(each)]
     if not addresses:
         pytest.skip("this machine has loopback addresses only")
     words = ("--no-work", "--host", "0.0.0.0")
     with Serving(str(tmp_path / "served.db"), cache_dir, tmp_path, *words) as running:
-        address = f"http://{addresses[0]}:{running.client.base_url.port}"
-        log_in(page, address)
-        page.goto(f"{address}/studies")
-        assert page.is_visible("text=Run a study")
+        yield f"http://{addresses[0]}:{running.client.base_url.port}"
+
+
+def test_a_browser_elsewhere_logs_in_and_sees_the_pages(address_elsewhere: str, page: Any) -> None:
+    log_in(page, address_elsewhere)
+    page.goto(f"{address_elsewhere}/studies")
+    assert page.is_visible("text=Run a study")
 
 
 @pytest.fixture
