@@ -11,7 +11,6 @@ from postgres import PostgresServer
 from sqlalchemy import Connection
 from sqlalchemy import text
 
-from tuner.domain.evidence import Reproduction
 from tuner.domain.workload import make_workload
 from tuner.domain.workload import Workload
 from tuner.errors import DatabaseProblem
@@ -20,7 +19,6 @@ from tuner.store import open_store
 from tuner.store import Store
 from tuner.store.answer_changes import AnswerChanges
 from tuner.store.reports import store_report
-from tuner.store.reproductions import add_reproduction
 from tuner.testing.store_steps import confirm
 from tuner.testing.store_steps import measure_controls
 from tuner.testing.store_values import BYTES_MOVED
@@ -87,13 +85,6 @@ def test_it_is_the_workload_of_a_control(watched: Watched) -> None:
         watched.recorder, watched.study_id, trial_id, 10.0, started_at=datetime.now(UTC)
     )
     assert watched.changed() == {WORKLOAD.key}
-
-
-def test_a_new_rerun_may_change_any(watched: Watched) -> None:
-    watched.changed()
-    with watched.store.transaction() as connection:
-        add_reproduction(connection, Reproduction("trial", "1", "not_comparable"))
-    assert watched.changed() is None
 
 
 def test_too_many_new_ones_are_not_looked_at(

@@ -19,6 +19,7 @@ from tuner.api.originals import Subject
 from tuner.domain.outcome import Outcome
 from tuner.domain.protocol import MEASUREMENT_VERSION
 from tuner.domain.protocol import Protocol
+from tuner.domain.study import REPRODUCES
 from tuner.domain.study import SourceText
 from tuner.domain.study import StudyDefinition
 from tuner.domain.workload import parse_shape
@@ -339,7 +340,7 @@ def _spec(
         "protocol": protocol.as_plain(),
         "quick": asdict(subject.quick),
         "limits": asdict(subject.limits),
-        "reproduces": {"kind": subject.kind, "id": subject.id},
+        REPRODUCES: {"kind": subject.kind, "id": subject.id},
     }
 
 

@@ -17,6 +17,9 @@ from tuner.domain.outcome import Stage
 from tuner.domain.protocol import Protocol
 from tuner.domain.workload import Workload
 
+# Key in what is stored as a rerun's study file: what it reproduces. A study file can't have it.
+REPRODUCES = "reproduces"
+
 
 @dataclass(frozen=True, slots=True)
 class SourceText:

@@ -1,8 +1,8 @@
 """Tells on which workloads the answers to ``best`` may have changed: what lets others be kept.
 
 What decides an answer is added and never changed afterwards: a confirming process (its trial is
-confirmed in that very transaction), a control, a reproduction. So the answers that may differ are
-those on the workloads of rows with a newer id. What another program changes or deletes in rows
+confirmed in that very transaction), a control. So the answers that may differ are those on the
+workloads of rows with a newer id. What another program changes or deletes in rows
 that are there does not show here.
 """
 
@@ -21,7 +21,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tuner.store.control_models import ControlRow
-from tuner.store.evidence_models import ReproductionRow
 from tuner.store.models import Base
 from tuner.store.models import ProcessRow
 from tuner.store.models import TrialRow
@@ -41,7 +40,6 @@ class _Look(NamedTuple):
     transactions: Unfinished
     process_id: int
     control_id: int
-    reproduction_id: int
 
 
 class AnswerChanges:
@@ -57,8 +55,8 @@ class AnswerChanges:
             session: One that was opened for this call.
 
         Returns:
-            None where any may: at the first call, when a study became a rerun, and when the
-            database was set back or its server started anew.
+            None where any may: at the first call, and when the database was set back or its server
+            started anew.
         """
         connection = session.connection()
         now = _look(connection)
@@ -94,7 +92,6 @@ def _look(connection: Connection) -> _Look:
 def _changed(connection: Connection, since: _Look, now: _Look) -> frozenset[str] | None:
     if (
         now.transactions.server_start != since.transactions.server_start
-        or now.reproduction_id != since.reproduction_id
         or not 0 <= now.process_id - since.process_id <= MOST_NEW_PROCESSES
         or now.control_id < since.control_id
     ):
@@ -116,7 +113,7 @@ def _newest_query() -> Select[Any]:
     def newest(model: type[Base]) -> Any:
         return select(func.max(table_of(model).c.id)).scalar_subquery()
 
-    return select(newest(ProcessRow), newest(ControlRow), newest(ReproductionRow))
+    return select(newest(ProcessRow), newest(ControlRow))
 
 
 @cache
