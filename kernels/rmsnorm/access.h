@@ -8,8 +8,40 @@
 #define VECTOR_WORDS (VECTOR_BYTES / 4)
 
 struct alignas(VECTOR_BYTES) Vector {
-    Element at[VECTOR];
+#if VECTOR_BYTES < 4
+    Element only;
+#else
+    unsigned words[VECTOR_WORDS];
+#endif
 };
+
+// Element `i` of a vector.
+__device__ inline Element element_of(const Vector& vector, int i) {
+#if VECTOR_BYTES < 4
+    return vector.only;
+#elif ELEMENT == 0
+    return __uint_as_float(vector.words[i]);
+#else
+    return half_of(vector.words[i / 2], i % 2);
+#endif
+}
+
+// The elements nearest to floats.
+__device__ inline Vector vector_of(const float (&wide)[VECTOR]) {
+    Vector result;
+#if VECTOR_BYTES < 4
+    result.only = narrow(wide[0]);
+#else
+    for (int i = 0; i < VECTOR_WORDS; ++i) {
+#if ELEMENT == 0
+        result.words[i] = __float_as_uint(wide[i]);
+#else
+        result.words[i] = narrow_pair(wide[2 * i], wide[2 * i + 1]);
+#endif
+    }
+#endif
+    return result;
+}
 
 // Accesses that tell the caches what is touched no more (ONCE), and what is read again (AGAIN).
 #if defined(__CUDACC__)
@@ -17,21 +49,29 @@ struct alignas(VECTOR_BYTES) Vector {
 typedef uint4 Raw;
 #define LOADED "v4.b32 {%0, %1, %2, %3}, [%4]"
 #define INTO(raw) "=r"(raw.x), "=r"(raw.y), "=r"(raw.z), "=r"(raw.w)
+#define STORED "v4.b32 [%0], {%1, %2, %3, %4}"
+#define FROM(raw) "r"(raw.x), "r"(raw.y), "r"(raw.z), "r"(raw.w)
 #define WITH(raw) "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w)
 #elif VECTOR_BYTES == 8
 typedef uint2 Raw;
 #define LOADED "v2.b32 {%0, %1}, [%2]"
 #define INTO(raw) "=r"(raw.x), "=r"(raw.y)
+#define STORED "v2.b32 [%0], {%1, %2}"
+#define FROM(raw) "r"(raw.x), "r"(raw.y)
 #define WITH(raw) "+r"(raw.x), "+r"(raw.y)
 #elif VECTOR_BYTES == 4
 typedef unsigned Raw;
 #define LOADED "b32 %0, [%1]"
 #define INTO(raw) "=r"(raw)
+#define STORED "b32 [%0], %1"
+#define FROM(raw) "r"(raw)
 #define WITH(raw) "+r"(raw)
 #else
 typedef unsigned short Raw;
 #define LOADED "b16 %0, [%1]"
 #define INTO(raw) "=h"(raw)
+#define STORED "b16 [%0], %1"
+#define FROM(raw) "h"(raw)
 #define WITH(raw) "+h"(raw)
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -49,16 +89,20 @@ typedef unsigned short Raw;
 #define LOAD_AGAIN(raw, from) (raw = *(from))
 #endif
 #define STORE_ONCE(value, to) __stcs(to, value)
+// A plain one, which the compiler can't take apart.
+#define STORE(value, to) asm volatile("st.global." STORED ";" ::"l"(to), FROM(value))
 #elif defined(__clang__)
 typedef unsigned short Raw __attribute__((ext_vector_type(VECTOR_BYTES / 2)));
 #define LOAD_ONCE(raw, from) (raw = __builtin_nontemporal_load(from))
 #define LOAD_AGAIN(raw, from) (raw = *(from))
 #define STORE_ONCE(value, to) __builtin_nontemporal_store(value, to)
+#define STORE(value, to) (*(to) = (value))
 #else
 typedef Vector Raw;
 #define LOAD_ONCE(raw, from) (raw = *(from))
 #define LOAD_AGAIN(raw, from) (raw = *(from))
 #define STORE_ONCE(value, to) (*(to) = (value))
+#define STORE(value, to) (*(to) = (value))
 #endif
 
 union Bits {
@@ -68,32 +112,34 @@ union Bits {
 
 // The vector at an address that a wide access may have, which no thread reads again.
 __device__ inline Vector load_once(const Element* from) {
-    if (STREAM < 2) {
-        return *reinterpret_cast<const Vector*>(from);
-    }
     Bits bits;
-    LOAD_ONCE(bits.raw, reinterpret_cast<const Raw*>(from));
+    if (STREAM < 2) {
+        bits.raw = *reinterpret_cast<const Raw*>(from);
+    } else {
+        LOAD_ONCE(bits.raw, reinterpret_cast<const Raw*>(from));
+    }
     return bits.vector;
 }
 
 // The same, of what is read once more.
 __device__ inline Vector load_again(const Element* from) {
-    if (STREAM < 2) {
-        return *reinterpret_cast<const Vector*>(from);
-    }
     Bits bits;
-    LOAD_AGAIN(bits.raw, reinterpret_cast<const Raw*>(from));
+    if (STREAM < 2) {
+        bits.raw = *reinterpret_cast<const Raw*>(from);
+    } else {
+        LOAD_AGAIN(bits.raw, reinterpret_cast<const Raw*>(from));
+    }
     return bits.vector;
 }
 
 __device__ inline void store_once(const Vector& value, Element* to) {
-    if (STREAM == 0) {
-        *reinterpret_cast<Vector*>(to) = value;
-        return;
-    }
     Bits bits;
     bits.vector = value;
-    STORE_ONCE(bits.raw, reinterpret_cast<Raw*>(to));
+    if (STREAM == 0) {
+        STORE(bits.raw, reinterpret_cast<Raw*>(to));
+    } else {
+        STORE_ONCE(bits.raw, reinterpret_cast<Raw*>(to));
+    }
 }
 
 // Begins to copy a vector, which no thread reads again, to LDS: past the registers where the device
@@ -139,29 +185,27 @@ __device__ inline void keep_narrow(Vector& value) {
 // The vector that begins `shift` elements into `first`, of two that follow each other; less than a
 // vector of them.
 __device__ inline Vector between(const Vector& first, const Vector& second, int shift) {
-#if VECTOR_BYTES < 4
-    return first;
-#else
-    union {
-        Vector vectors[2];
-        unsigned words[2 * VECTOR_WORDS];
-    } both = {{first, second}};
-    const int bytes = shift * static_cast<int>(sizeof(Element));
+    Vector result = first;
+#if VECTOR_BYTES >= 4
+    unsigned words[2 * VECTOR_WORDS];
+    for (int i = 0; i < VECTOR_WORDS; ++i) {
+        words[i] = first.words[i];
+        words[VECTOR_WORDS + i] = second.words[i];
+    }
+    const unsigned bytes = shift * sizeof(Element);
     // A register can't be chosen by number: by halves of a vector, then quarters, then bits.
 #pragma unroll
     for (int half = VECTOR_WORDS / 2; half > 0; half /= 2) {
 #pragma unroll
         for (int i = 0; i + half < 2 * VECTOR_WORDS; ++i) {
-            both.words[i] = bytes / 4 & half ? both.words[i + half] : both.words[i];
+            words[i] = bytes / 4 & half ? words[i + half] : words[i];
         }
     }
-    if (sizeof(Element) < 4) {
 #pragma unroll
-        for (int i = 0; i < VECTOR_WORDS; ++i) {
-            const auto pair = static_cast<unsigned long long>(both.words[i + 1]) << 32 | both.words[i];
-            both.words[i] = static_cast<unsigned>(pair >> bytes % 4 * 8);
-        }
+    for (int i = 0; i < VECTOR_WORDS; ++i) {
+        const auto pair = static_cast<unsigned long long>(words[i + 1]) << 32 | words[i];
+        result.words[i] = sizeof(Element) < 4 ? static_cast<unsigned>(pair >> bytes % 4 * 8) : words[i];
     }
-    return both.vectors[0];
 #endif
+    return result;
 }

@@ -15,7 +15,7 @@
 #define LANES BLOCK
 #define STRIDE (BLOCK * VECTOR)
 #define STEPS AT_LEAST_ONE((COLS / VECTOR + BLOCK * PARTS - 1) / (BLOCK * PARTS))
-#define WHOLE (!RAGGED && STEPS * STRIDE * PARTS == COLS)
+#define CERTAIN (!RAGGED && STEPS * STRIDE * PARTS == COLS ? STEPS : 0)
 #define THERE (1ull << 32)  // beside the bits of a sum, which may be 0
 
 #include "held.h"

@@ -18,7 +18,7 @@ struct Held {
 __device__ inline float squares(const Vector& value) {
     float sum = 0.0f;
     for (int i = 0; i < VECTOR; ++i) {
-        const float each = widen(value.at[i]);
+        const float each = widen(element_of(value, i));
         sum += each * each;
     }
     return sum;
@@ -27,16 +27,9 @@ __device__ inline float squares(const Vector& value) {
 __device__ inline Vector scaled(const Vector& value, float scale, const Vector& weight) {
     float wide[VECTOR];
     for (int i = 0; i < VECTOR; ++i) {
-        wide[i] = widen(value.at[i]) * scale * widen(weight.at[i]);
+        wide[i] = widen(element_of(value, i)) * scale * widen(element_of(weight, i));
     }
-    Vector result;
-    for (int i = 0; i + 1 < VECTOR; i += 2) {
-        narrow_pair(wide[i], wide[i + 1], result.at + i);
-    }
-    if (VECTOR == 1) {
-        result.at[0] = narrow(wide[0]);
-    }
-    return result;
+    return vector_of(wide);
 }
 
 // Loads a thread's share of the row at `x`. `edge`: the number of its first edge element, as many
@@ -101,29 +94,38 @@ __device__ inline Vector weights_of(const Held& held, const Share& share, int st
     return EARLY ? held.weights[step] : load_weights(share, step);
 }
 
-// Writes a thread's share of the results; `y` is where the row's begin.
-__device__ inline void write(Held& held, const Share& share, Element* y, float scale) {
+template <bool IS_ALIGNED>
+__device__ inline void write_vectors(Held& held, const Share& share, float scale) {
     // What is read again goes first: the end of the row is the likeliest to be in the cache.
 #pragma unroll 4
     for (int step = STEPS - 1; step >= HELD; --step) {
         if (in_row(share, step)) {
             const Vector value = load_once(share.x + step * STRIDE);
-            store(share, step, scaled(value, scale, load_weights(share, step)));
+            store<IS_ALIGNED>(share, step, scaled(value, scale, load_weights(share, step)));
         }
     }
 #pragma unroll EARLY ? AT_LEAST_ONE(HELD) : 4
     for (int step = KEPT; step < HELD; ++step) {
         if (in_row(share, step)) {
             const Vector value = held.shared[(step - KEPT) * BLOCK];
-            store(share, step, scaled(value, scale, weights_of(held, share, step)));
+            store<IS_ALIGNED>(share, step, scaled(value, scale, weights_of(held, share, step)));
         }
     }
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
         if (in_row(share, step)) {
             keep_narrow(held.kept[step]);
-            store(share, step, scaled(held.kept[step], scale, weights_of(held, share, step)));
+            store<IS_ALIGNED>(share, step, scaled(held.kept[step], scale, weights_of(held, share, step)));
         }
+    }
+}
+
+// Writes a thread's share of the results; `y` is where the row's begin.
+__device__ inline void write(Held& held, const Share& share, Element* y, float scale) {
+    if (!RAGGED || share.y_aligned) {
+        write_vectors<true>(held, share, scale);
+    } else {
+        write_vectors<false>(held, share, scale);
     }
 #pragma unroll
     for (int i = 0; i < EDGES; ++i) {

@@ -21,7 +21,7 @@
 
 #define STRIDE (LANES * VECTOR)
 #define STEPS AT_LEAST_ONE((COLS / VECTOR + LANES - 1) / LANES)
-#define WHOLE (!RAGGED && COLS % STRIDE == 0)
+#define CERTAIN (COLS > MOST_EDGES * RAGGED ? (COLS - MOST_EDGES * RAGGED) / STRIDE : 0)
 #define ROWS (BLOCK / LANES)  // in a block at a time
 
 #include "held.h"

@@ -1,6 +1,6 @@
 // Which part of a row is a thread's. The including file defines COLS, LANES (threads that sum one
 // row, or one part of it), VECTOR, STREAM, STRIDE (columns that they read at once), STEPS (vectors a
-// thread has, at most), WHOLE (no thread has fewer) and RAGGED (1: a row may begin or end where no
+// thread has, at most), CERTAIN (that every thread has) and RAGGED (1: a row may begin or end where no
 // whole vector does).
 //
 // A ragged row has its edges peeled off: elements before the first address that a wide access may
@@ -13,7 +13,8 @@
 
 #define AT_LEAST_ONE(count) ((count) > 0 ? (count) : 1)
 // An edge is shorter than two vectors, both are shorter than four.
-#define EDGES (RAGGED ? (4 * VECTOR - 2 + LANES - 1) / LANES : 0)
+#define MOST_EDGES (4 * VECTOR - 2)
+#define EDGES (RAGGED ? (MOST_EDGES + LANES - 1) / LANES : 0)
 
 // A thread's vectors of a row: the pointers lead to the first of them, `first` columns behind the
 // head; the others are given by their distance from it in elements.
@@ -46,27 +47,29 @@ __device__ inline Share share_of(const Element* x, const Element* w, Element* y,
 }
 
 __device__ inline bool in_row(const Share& share, int step) {
-    return WHOLE || share.first + step * STRIDE < share.inner;
+    return step < CERTAIN || share.first + step * STRIDE < share.inner;
 }
 
-// All rows read the weights.
+// All rows read the weights. Without a branch, so that several loads can be under way.
 __device__ inline Vector load_weights(const Share& share, int step) {
     const Element* from = share.w + step * STRIDE;
-    if (!RAGGED || share.w_shift == 0) {
+    if (!RAGGED) {
         return load_again(from);
     }
     from -= share.w_shift;
-    return between(load_again(from), load_again(from + VECTOR), share.w_shift);
+    const Element* next = from + (share.w_shift > 0 ? VECTOR : 0);
+    return between(load_again(from), load_again(next), share.w_shift);
 }
 
+template <bool IS_ALIGNED>
 __device__ inline void store(const Share& share, int step, const Vector& value) {
     Element* to = share.y + step * STRIDE;
-    if (!RAGGED || share.y_aligned) {
+    if (IS_ALIGNED) {
         store_once(value, to);
         return;
     }
     for (int i = 0; i < VECTOR; ++i) {
-        to[i] = value.at[i];
+        to[i] = element_of(value, i);
     }
 }
 

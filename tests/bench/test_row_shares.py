@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler
 
 PROBE = """
 #define RAGGED 1
-#define WHOLE 0
+#define CERTAIN 0
 #define STREAM 0
 #define STRIDE (LANES * VECTOR)
 #define STEPS AT_LEAST_ONE((COLS / VECTOR + LANES - 1) / LANES)
@@ -47,10 +47,14 @@ __device__ int broken_rule(const Element* x, const Element* w, Element* y, int l
         if (first < 0 || first + (share.w_shift > 0 ? 2 : 1) * VECTOR > COLS) return 6;
         const Vector weights = load_weights(share, step);
         for (int i = 0; i < VECTOR; ++i) {
-            if (widen(weights.at[i]) != widen(w[column + i])) return 7;
+            if (widen(element_of(weights, i)) != widen(w[column + i])) return 7;
             ++touched[column + i];
         }
-        store(share, step, weights);
+        if (share.y_aligned) {
+            store<true>(share, step, weights);
+        } else {
+            store<false>(share, step, weights);
+        }
     }
     for (int i = 0; i < EDGES; ++i) {
         const Edge edge = load_edge(share, x, w, lane + i * LANES);
