@@ -88,7 +88,7 @@ VGPRs and LDS are the most of them, and the hash is that of all their hashes.
 
 RACES = """\
 - "race check off": the emulator saw two waves write one LDS location with no barrier between.
-  In these configs a workgroup has more threads than its block has elements; Triton then keeps
+  In these configs a workgroup has more threads than an array of it has elements; Triton then keeps
   copies of an element in several waves, and these write what the first wave writes. The table
   shows the run without that check; the output was the same bit for bit in every order.
 """

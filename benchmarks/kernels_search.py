@@ -63,7 +63,8 @@ class Effort(NamedTuple):
 # HIP configs compiled and timed in 7 s; a cell with some 170 of Triton's took 12 to 19 s.
 EFFORT = {"hip": Effort(24, 320, 64), "triton": Effort(8, 12, 16)}
 CLIMBERS = 4  # implementations that try what is near their best config
-KEPT = 4  # best configs of a cell that later ones begin with
+FINALISTS = 8  # of each implementation: timed once more, in full
+KEPT = 4  # of these, later cells begin with the best
 PATIENCE_S = 6.0  # for all of a cell's builds, three times: some of Triton's take minutes
 
 TimeUs = Callable[[Executable], float]
@@ -226,14 +227,14 @@ class Search:
         The fastest few are timed once more: among hundreds, some look faster than they are.
         """
         for name, found in self._found.pop(workload.key).items():
-            finalists = sorted(found.timed.values(), key=lambda each: each[0])[:KEPT]
+            finalists = sorted(found.timed.values(), key=lambda each: each[0])[:FINALISTS]
             if len(finalists) > 1:
                 timed = [(time_us(each[2]), *each[1:]) for each in finalists]
                 finalists = sorted(timed, key=lambda each: each[0])
             if finalists:
                 seeds = self._seeds.setdefault(name, {})
                 seeds.pop(workload.shape, None)  # so that the last measured is the last one
-                seeds[workload.shape] = [config for _, config, _ in finalists]
+                seeds[workload.shape] = [config for _, config, _ in finalists[:KEPT]]
                 _, config, executable = finalists[0]
                 yield name, config, executable
 

@@ -112,6 +112,9 @@ class InstantWorker:
     def await_prepared(self, limits: Limits) -> None:
         """Do nothing."""
 
+    def begin_close(self) -> None:
+        """Do nothing."""
+
     def close(self, *, force: bool = False) -> None:
         """Do nothing."""
         del force

@@ -16,7 +16,7 @@ REREAD = 0.1
 REREAD_TOLD = 0.01
 NEAR_BYTES = 65_536  # what a block finds in the cache next to it, beside other blocks
 FAR_REREAD = 0.15  # each doubling of what it reads again beyond that
-HELD_IN_LDS = 0.05
+HELD_IN_LDS = 0.02
 NARROW_LOADS = {16: 0.0, 8: 0.05, 4: 0.25, 2: 0.6}  # by bytes an access
 LINE_BYTES = 128  # what a wave's loads should cover at once
 SPLIT_LINE = 0.2  # each halving of it
@@ -34,7 +34,7 @@ def wide_load_cost(
     """Return the cost of a kernel with wide loads that holds rows on chip.
 
     Args:
-        config: With BLOCK, VECTOR, STREAM and, where the kernel has it, EARLY.
+        config: With BLOCK, VECTOR, EARLY and STREAM.
         steps: Vectors a thread has of a row.
         kept: Those it keeps in registers.
         shared: Those it keeps in LDS.
@@ -43,9 +43,9 @@ def wide_load_cost(
     """
     access_bytes, block = int(config["VECTOR"]) * item_bytes, int(config["BLOCK"])
     read_bytes = lanes * access_bytes
-    # What is held stays in the arrays' type; weights loaded early take as much again.
-    held_registers = -(-kept * access_bytes // REGISTER_BYTES)
-    registers = OWN_REGISTERS + held_registers * (2 if config.get("EARLY") else 1)
+    # What is held stays in the arrays' type; weights loaded early are as much again.
+    vectors = kept + (kept + shared if config["EARLY"] else 0)
+    registers = OWN_REGISTERS - (-vectors * access_bytes // REGISTER_BYTES)
     room = UNIT_REGISTERS // max(block, BUSY_THREADS)
     again = steps - kept - shared
     again_bytes = again * block * access_bytes

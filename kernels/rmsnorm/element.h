@@ -55,19 +55,32 @@ __device__ inline Element narrow(float value) {
 #error "ELEMENT is 0 (float), 1 (FP16) or 2 (BF16)"
 #endif
 
-// `narrow` of two neighbours: one instruction for both where the hardware has it.
-__device__ inline void narrow_pair(float first, float second, Element* to) {
-#if ELEMENT > 0 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    unsigned both;
-#if ELEMENT == 1
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
-#else
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
-#endif
-    to[0].bits = static_cast<unsigned short>(both);
-    to[1].bits = static_cast<unsigned short>(both >> 16);
-#else
-    to[0] = narrow(first);
-    to[1] = narrow(second);
-#endif
+#if ELEMENT > 0
+
+// Two neighbours in a word, the first in its lower half. Held so, they take half the registers, and
+// a half is widened by one instruction.
+__device__ inline Element half_of(unsigned word, int half) {
+    union {
+        unsigned short bits;
+        Element element;
+    } result = {static_cast<unsigned short>(word >> 16 * half)};
+    return result.element;
 }
+
+__device__ inline unsigned narrow_pair(float first, float second) {
+    unsigned both;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && ELEMENT == 1
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+#else
+    union {
+        Element element;
+        unsigned short bits;
+    } low = {narrow(first)}, high = {narrow(second)};
+    both = static_cast<unsigned>(high.bits) << 16 | low.bits;
+#endif
+    return both;
+}
+
+#endif

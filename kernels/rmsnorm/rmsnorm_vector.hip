@@ -11,7 +11,7 @@
 //   VECTOR   elements an access: 1, 2, 4 or 8, at most 16 bytes of them
 //   KEPT     of a thread's vectors, so many stay in registers between the two passes
 //   SHARED   so many more stay in LDS; what is left is read again
-//   EARLY    1: load the weights of the kept vectors before the reduction
+//   EARLY    1: load the weights of the vectors that stay before the reduction
 //   STREAM   1: the caches are asked not to keep results; 2: nor the row, but for what is read
 //            again, the first time
 //
@@ -19,19 +19,13 @@
 // the grid is smaller than the rows. Row offsets are 64 bits wide; strides are elements from the
 // start of a row to the start of the next one.
 
-#include "rmsnorm_wide.h"
+#define STRIDE (LANES * VECTOR)
+#define STEPS AT_LEAST_ONE((COLS / VECTOR + LANES - 1) / LANES)
+#define CERTAIN (COLS > MOST_EDGES * RAGGED ? (COLS - MOST_EDGES * RAGGED) / STRIDE : 0)
+#define ROWS (BLOCK / LANES)  // in a block at a time
 
-#define STRIDE (LANES * VECTOR)  // columns that a row's threads read at once
-#define STEPS ((COLS + SPARE + STRIDE - 1) / STRIDE)  // vectors a thread has of a row
-#define ROWS (BLOCK / LANES)     // rows in a block at a time
-#define HELD (KEPT + SHARED)
-
-#define WHOLE (!RAGGED && COLS % STRIDE == 0)  // no thread has less of a row
-
-// Whether step `step` of this thread lies in the row; known at compile time but for the last one.
-__device__ inline bool in_row(int step, int first) {
-    return WHOLE || (step + 1) * STRIDE <= COLS || step * STRIDE + first < COLS;
-}
+#include "held.h"
+#include "wave_sum.h"
 
 extern "C" __global__ void
 __launch_bounds__(BLOCK)
@@ -44,79 +38,25 @@ rmsnorm_vector(const Element* __restrict__ x,
                float epsilon) {
     extern __shared__ Vector shared[];
     __shared__ float partial[2][MOST_WAVES];
-    const int thread = static_cast<int>(threadIdx.x);
+    const int lane = static_cast<int>(threadIdx.x % LANES);
+    const int row_of_block = ROWS == 1 ? 0 : static_cast<int>(threadIdx.x / LANES);
+    Held held;
+    held.shared = shared + threadIdx.x;
     int turn = 0;
     // All threads of a block make the same number of turns, so that no barrier is missed.
     for (long long group = static_cast<long long>(blockIdx.x) * ROWS; group < rows;
          group += static_cast<long long>(gridDim.x) * ROWS, turn ^= 1) {
-        const long long row = group + thread / LANES;
-        const bool has_row = row < rows;
-        const Share share = share_of(x + (has_row ? row : group) * x_stride, w, y + row * y_stride,
-                                     thread % LANES * VECTOR);
+        const long long row = group + row_of_block;
+        const bool has_row = ROWS == 1 || row < rows;
+        const Element* row_in = x + (has_row ? row : group) * x_stride;
+        Element* row_out = y + row * y_stride;
+        const Share share = share_of(row_in, w, row_out, lane * VECTOR);
 
-        Vector kept[KEPT > 0 ? KEPT : 1];
-        Vector weight[KEPT > 0 ? KEPT : 1];
-        float sum = 0.0f;
-#pragma unroll
-        for (int step = 0; step < KEPT; ++step) {
-            if (in_row(step, share.first)) {
-                kept[step] = load_once(share, step * STRIDE);
-            }
-        }
-#pragma unroll
-        for (int step = 0; step < KEPT; ++step) {
-            if (EARLY && in_row(step, share.first)) {
-                weight[step] = load_weights(share, step * STRIDE);
-            }
-        }
-#pragma unroll
-        for (int step = 0; step < KEPT; ++step) {
-            if (in_row(step, share.first)) {
-                sum += squares(kept[step]);
-            }
-        }
-#pragma unroll 4
-        for (int step = KEPT; step < HELD; ++step) {
-            if (in_row(step, share.first)) {
-                const Vector value = load_once(share, step * STRIDE);
-                shared[(step - KEPT) * BLOCK + thread] = value;
-                sum += squares(value);
-            }
-        }
-#pragma unroll 4
-        for (int step = HELD; step < STEPS; ++step) {
-            if (in_row(step, share.first)) {
-                sum += squares(load_again(share, step * STRIDE));
-            }
-        }
-
-        const float mean = sum_of_row(sum, partial[turn]) / static_cast<float>(COLS);
-        const float scale = rsqrtf(mean + epsilon);
-        if (!has_row) {
-            continue;
-        }
-        // What is read again goes first: the end of the row is the likeliest to be in the cache.
-#pragma unroll 4
-        for (int step = STEPS - 1; step >= HELD; --step) {
-            if (in_row(step, share.first)) {
-                const Vector value = load_once(share, step * STRIDE);
-                store(share, step * STRIDE, scaled(value, scale, load_weights(share, step * STRIDE)));
-            }
-        }
-#pragma unroll 4
-        for (int step = KEPT; step < HELD; ++step) {
-            if (in_row(step, share.first)) {
-                const Vector value = shared[(step - KEPT) * BLOCK + thread];
-                store(share, step * STRIDE, scaled(value, scale, load_weights(share, step * STRIDE)));
-            }
-        }
-#pragma unroll
-        for (int step = 0; step < KEPT; ++step) {
-            if (in_row(step, share.first)) {
-                keep_narrow(kept[step]);
-                const Vector factor = EARLY ? weight[step] : load_weights(share, step * STRIDE);
-                store(share, step * STRIDE, scaled(kept[step], scale, factor));
-            }
+        load(held, share, row_in, w, lane);
+        const float total = sum_of_row(sum_of_share(held, share), partial[turn]);
+        const float scale = rsqrtf(total * (1.0f / COLS) + epsilon);
+        if (has_row) {
+            write(held, share, row_out, scale);
         }
     }
 }

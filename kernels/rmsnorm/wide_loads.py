@@ -22,6 +22,8 @@ OWN_LDS_BYTES = 512  # 2 * 32 floats for the sums of waves, 2 * 32 words for tho
 SPLIT_FROM_COLS = 16_384
 MOST_COLS = 2**30  # columns are counted in 32 bits, with a block's to spare
 MOST_PARTS = 32
+# Weights that a thread has in registers while it waits: 64 of them.
+MOST_EARLY_BYTES = 256
 # A bound, not a tuned value: a block whose sum is not there by then may not be running at all.
 MOST_LOOKS = 4096
 
@@ -42,10 +44,8 @@ def lanes(config: Config) -> int:
 
 
 def steps(config: Config, dims: Dims) -> int:
-    """Vectors a thread has of a row; in a ragged one, the first may begin before the row."""
-    vector = int(config["VECTOR"])
-    cols = dims["cols"] + (vector - 1 if is_ragged(vector, dims) else 0)
-    return -(-cols // (lanes(config) * vector))
+    """Vectors a thread has of a row, beside the edges of a ragged one."""
+    return max(1, -(-(dims["cols"] // int(config["VECTOR"])) // lanes(config)))
 
 
 def kept(config: Config, dims: Dims) -> int:
@@ -170,8 +170,9 @@ def held_in_one_way(fewest_floats: int) -> Constraint:
             return f"FLOATS {config['FLOATS']}: a thread has {held_bytes} bytes of a row"
         if config["LDS"] and held_bytes <= room_bytes:
             return "LDS 1: registers hold the row"
-        if config.get("EARLY") and not room_bytes:
-            return "EARLY 1: registers hold nothing of the row"
+        early_bytes = (kept(config, dims) + shared(config, dims)) * vector_bytes(config, dims)
+        if config["EARLY"] and not 0 < early_bytes <= MOST_EARLY_BYTES:
+            return f"EARLY 1: {early_bytes} bytes of a thread's weights > {MOST_EARLY_BYTES}, or 0"
         return ""
 
     return Constraint("held", check)
@@ -188,8 +189,9 @@ def split_parameters(dims: Dims) -> Grid:
         "PARTS": (2, 4, 8, 16, 32),
         "BLOCK": (128, 256, 512, 1024),
         "VECTOR": vectors(dims),
-        "FLOATS": (16, 32, 64),
+        "FLOATS": (0, 16, 32, 64),
         "LDS": (0, 1),
+        "EARLY": (0, 1),
         "STREAM": (0, 1, 2),
     }
 
@@ -210,6 +212,7 @@ def split_default(dims: Dims, _facts: DeviceFacts | None = None) -> Config:
         "VECTOR": widest_vector(dims),
         "FLOATS": 16 if fits else 32,
         "LDS": int(fits and row_floats > parts * 256 * 16),
+        "EARLY": 0,
         "STREAM": 0,
     }
 
@@ -296,7 +299,7 @@ HIP_SPLIT = Implementation(
     parameters=split_parameters,
     default=split_default,
     geometry=split_geometry,
-    constants=constants_of("PARTS", "BLOCK", "VECTOR", "STREAM", LOOKS=MOST_LOOKS),
+    constants=constants_of("PARTS", "BLOCK", "VECTOR", "EARLY", "STREAM", LOOKS=MOST_LOOKS),
     rules=SPLIT_RULES,
     prior=prior,
     description="HIP C++, several blocks a row that exchange their sums, for long rows",

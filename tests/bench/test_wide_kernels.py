@@ -34,7 +34,10 @@ VECTOR = {
     "BLOCK": 128, "LANES": 32, "VECTOR": 1, "FLOATS": 8,
     "LDS": 0, "TURNS": 1, "EARLY": 0, "STREAM": 0,
 }  # fmt: skip
-SPLIT = {"PARTS": 2, "BLOCK": 128, "VECTOR": 1, "FLOATS": 16, "LDS": 0, "STREAM": 0}
+SPLIT = {
+    "PARTS": 2, "BLOCK": 128, "VECTOR": 1, "FLOATS": 16,
+    "LDS": 0, "EARLY": 0, "STREAM": 0,
+}  # fmt: skip
 F32, F16, BF16 = "float32", "float16", "bfloat16"
 
 
@@ -74,15 +77,18 @@ VECTORS = [
     # Nothing of a row in registers: all read again, or all in LDS.
     ((5, 4096), {"LANES": 128, "VECTOR": 4, "FLOATS": 0, "STREAM": 2}, (0, 0)),
     ((7, 1023), {"LANES": 64, "VECTOR": 2, "FLOATS": 0, "TURNS": 2}, (0, 0)),
-    ((7, 1023), {"LANES": 64, "VECTOR": 4, "FLOATS": 0, "LDS": 1}, (0, 5)),
+    ((7, 1023), {"LANES": 64, "VECTOR": 4, "FLOATS": 0, "LDS": 1}, (0, 4)),
     ((5, 1000), {"LANES": 32, "VECTOR": 8, "FLOATS": 0, "STREAM": 2}, (0, 0), BF16),
-    # Ragged rows: vectors begin before a row and end behind it.
+    # Weights loaded early of what is in LDS, too.
+    ((5, 4096), {"LANES": 128, "VECTOR": 4, "FLOATS": 0, "LDS": 1, "EARLY": 1}, (0, 8)),
+    ((5, 4096), {"LANES": 128, "VECTOR": 4, "LDS": 1, "EARLY": 1, "TURNS": 4}, (2, 6)),
+    # Ragged rows: edges, and weights that lie in two vectors.
     ((1, 1), {"LANES": 8, "VECTOR": 4}, (1, 0)),
     ((9, 13), {"LANES": 8, "VECTOR": 2, "EARLY": 1}, (1, 0)),
     ((9, 257), {"LANES": 16, "VECTOR": 4, "TURNS": 4, "STREAM": 2}, (2, 0)),
-    ((7, 1023), {"VECTOR": 4, "FLOATS": 16, "LDS": 1}, (4, 5)),
+    ((7, 1023), {"VECTOR": 4, "FLOATS": 16, "LDS": 1}, (4, 4)),
     ((7, 1023), {"VECTOR": 2, "FLOATS": 8, "EARLY": 1}, (4, 0)),
-    ((7, 1023), {"BLOCK": 256, "LANES": 256, "VECTOR": 4}, (2, 0)),
+    ((7, 1023), {"BLOCK": 256, "LANES": 256, "VECTOR": 4}, (1, 0)),
     ((7, 1024), {"LANES": 64, "VECTOR": 4, "FLOATS": 16}, (4, 0), F32, 3),
     ((7, 1021), {"LANES": 64, "VECTOR": 4, "FLOATS": 16}, (4, 0), F32, 3),
     ((7, 1021), {"LANES": 64}, (8, 0), F32, 5),
@@ -94,6 +100,9 @@ VECTORS = [
     ((9, 1023), {"LANES": 32, "VECTOR": 8}, (2, 0), F16),
     ((9, 1023), {"LANES": 32, "VECTOR": 8, "EARLY": 1}, (2, 0), BF16, 1),
     ((9, 1019), {"LANES": 32, "VECTOR": 2, "FLOATS": 16}, (16, 0), BF16, 4),
+    ((17, 31), {"LANES": 8, "VECTOR": 8}, (1, 0), F16),
+    ((17, 15), {"LANES": 8, "VECTOR": 8, "EARLY": 1}, (1, 0), BF16),
+    ((17, 135), {"LANES": 16, "VECTOR": 4, "LDS": 1, "FLOATS": 0, "EARLY": 1}, (0, 3), BF16, 2),
 ]
 SPLITS = [
     ((1, 16384), {"VECTOR": 4, "FLOATS": 64}, (16, 0)),
@@ -107,6 +116,9 @@ SPLITS = [
     ((5, 20001), {"VECTOR": 8, "PARTS": 4, "LDS": 1}, (4, 1), F16),
     ((3, 20003), {"VECTOR": 8, "PARTS": 4, "BLOCK": 256, "STREAM": 1}, (3, 0), BF16, 3),
     ((1, 16384), {"VECTOR": 8, "PARTS": 4}, (4, 0), BF16),
+    ((2, 16384), {"VECTOR": 8, "PARTS": 4, "FLOATS": 0, "LDS": 1, "EARLY": 1}, (0, 4), F16),
+    ((2, 16384), {"VECTOR": 4, "PARTS": 8, "EARLY": 1, "STREAM": 2}, (4, 0)),
+    ((5, 20001), {"VECTOR": 4, "PARTS": 8, "FLOATS": 0, "LDS": 1, "EARLY": 1}, (0, 5)),
 ]
 CASES = [
     *(Case("hip-vector", *each) for each in VECTORS),  # type: ignore[arg-type]

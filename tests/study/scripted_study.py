@@ -104,6 +104,9 @@ class ScriptedWorker:
     def await_prepared(self, limits: Limits) -> None:
         del limits
 
+    def begin_close(self) -> None:
+        pass
+
     def close(self, *, force: bool = False) -> None:
         del force
 

@@ -6,6 +6,8 @@ import dataclasses
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
+from contextlib import closing
+from contextlib import ExitStack
 from typing import Literal
 
 import psutil
@@ -207,14 +209,15 @@ def test_a_confirmation_survives_a_kernel_that_takes_the_process_down(
     settings = make_settings()
     kernels = [kernel(planted, fault) for fault in ("good", "segfault", "hang", "second-good")]
 
-    reports = confirm_once(
-        lambda: DeviceWorker("cpu", settings),
-        kernels,
-        planted.problem(planted.workload((6, 40))),
-        dataclasses.replace(SAMPLING, samples=4),
-        LIMITS,
-        process=1,
-    )
+    with ExitStack() as stack:
+        reports = confirm_once(
+            lambda: stack.enter_context(closing(DeviceWorker("cpu", settings))),
+            kernels,
+            planted.problem(planted.workload((6, 40))),
+            dataclasses.replace(SAMPLING, samples=4),
+            LIMITS,
+            process=1,
+        )
 
     outcomes = [report.outcome for report in reports]
     assert outcomes == [Outcome.OK, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OK]

@@ -37,6 +37,9 @@ class FreshWorker(Protocol):
     def run_confirmation(self, job: ConfirmJob, limits: Limits) -> list[TrialReport]:
         """Measure several kernels of one problem, interleaved."""
 
+    def begin_close(self) -> None:
+        """Let the process end, without waiting for it."""
+
     def close(self, *, force: bool = False) -> None:
         """End the process."""
 
@@ -44,8 +47,8 @@ class FreshWorker(Protocol):
 class FreshWorkers:
     """Workers for the confirming processes of a round, all ready before the first one measures.
 
-    Opening a device and making inputs takes longer than the samples: they do it side by side,
-    and are idle while another measures.
+    Opening a device, making inputs and giving a context back takes longer than the samples: they
+    do it side by side, before and after all measurements, and are idle while another measures.
 
     Args:
         start: Opens several at once.
@@ -62,6 +65,7 @@ class FreshWorkers:
         limits: Limits,
     ) -> None:
         self._start = start
+        self._used: list[FreshWorker] = []
         self._waiting = list(start(count))
         try:
             for worker in self._waiting:
@@ -73,13 +77,18 @@ class FreshWorkers:
             raise
 
     def take(self) -> FreshWorker:
-        """Return one that has done nothing yet; the caller closes it."""
-        return self._waiting.pop(0) if self._waiting else self._start(1)[0]
+        """Return one that has done nothing yet."""
+        self._used.append(self._waiting.pop(0) if self._waiting else self._start(1)[0])
+        return self._used[-1]
 
     def close(self) -> None:
-        """End those that were not needed."""
+        """End them all; those that were not needed, by force."""
+        for worker in self._used:
+            worker.begin_close()
         while self._waiting:
             self._waiting.pop().close(force=True)
+        while self._used:
+            self._used.pop().close()
 
 
 def finalists(trials: Iterable[StoredTrial], count: int, within: float) -> list[StoredTrial]:
@@ -130,17 +139,13 @@ def confirm_once(
 ) -> list[TrialReport]:
     """Measure kernels in one fresh process and return a report for each, in order.
 
-    A kernel that takes the process down keeps its failure, and the others are measured again
-    in another process without it.
+    ``start`` gives the process, and whoever gave it ends it. A kernel that takes the process down
+    keeps its failure, and the others are measured again in another process without it.
     """
 
     def run(positions: Sequence[int]) -> list[TrialReport]:
-        worker = start()
         chosen = tuple(kernels[position] for position in positions)
-        try:
-            return worker.run_confirmation(ConfirmJob(chosen, problem, sampling, process), limits)
-        finally:
-            worker.close()
+        return start().run_confirmation(ConfirmJob(chosen, problem, sampling, process), limits)
 
     return measure_together(run, len(kernels), Stage.CONFIRM)
 

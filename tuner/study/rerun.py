@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from tuner.domain.device import DeviceFacts
 from tuner.domain.identity import Config
+from tuner.domain.job import ConfirmJob
 from tuner.domain.job import Kernel
 from tuner.domain.job import LaunchGeometry
 from tuner.domain.job import Problem
@@ -39,6 +40,7 @@ from tuner.operator import Operator
 from tuner.study import events
 from tuner.study.confirm import confirm_once
 from tuner.study.confirm import FreshWorker
+from tuner.study.confirm import FreshWorkers
 from tuner.study.confirm import sampling_of
 from tuner.study.controls import ControlRounds
 from tuner.study.recorder import Recorder
@@ -257,33 +259,48 @@ class RerunRunner:
         return RerunTrial(each.point, trial_id, report)
 
     def _confirm(self, workload: Workload, trials: dict[tuple[str, str, str], RerunTrial]) -> None:
+        points = [each for each in self.points if each.point.workload == workload]
+        kernels = tuple(each.kernel for each in points)
+        job = ConfirmJob(kernels, points[0].problem, sampling_of(self.definition.protocol))
+        # Opened one by one: a process is started when it is known that something is left for it.
+        workers = FreshWorkers(
+            lambda count: [self.start_worker() for _ in range(count)], 0, job, self.limits
+        )
+        try:
+            for process in range(self.definition.protocol.processes):
+                left = [each for each in points if trials[each.point.key].failure is None]
+                if left:
+                    self._confirm_process(workload, left, trials, process, workers)
+        finally:
+            workers.close()
+
+    def _confirm_process(
+        self,
+        workload: Workload,
+        left: Sequence[RerunPoint],
+        trials: dict[tuple[str, str, str], RerunTrial],
+        process: int,
+        workers: FreshWorkers,
+    ) -> None:
         protocol = self.definition.protocol
-        for process in range(protocol.processes):
-            left = [
-                each
-                for each in self.points
-                if each.point.workload == workload and trials[each.point.key].failure is None
-            ]
-            if not left:
-                return
-            self.listener(events.Confirming(workload, process, protocol.processes, len(left)))
-            reports = confirm_once(
-                self.start_worker,
-                [each.kernel for each in left],
-                left[0].problem,
-                sampling_of(protocol),
-                self.limits,
-                process=process,
+        self.listener(events.Confirming(workload, process, protocol.processes, len(left)))
+        reports = confirm_once(
+            workers.take,
+            [each.kernel for each in left],
+            left[0].problem,
+            sampling_of(protocol),
+            self.limits,
+            process=process,
+        )
+        if any(report.outcome is Outcome.INTERRUPTED for report in reports):
+            raise EnvironmentProblem(
+                f"the device was lost again and again while {workload.shape_text} was rerun",
+                hint="check the device with `tuner doctor`, then reproduce again",
             )
-            if any(report.outcome is Outcome.INTERRUPTED for report in reports):
-                raise EnvironmentProblem(
-                    f"the device was lost again and again while {workload.shape_text} was rerun",
-                    hint="check the device with `tuner doctor`, then reproduce again",
-                )
-            pairs = []
-            for each, report in zip(left, reports, strict=True):
-                trial = trials[each.point.key]
-                trials[each.point.key] = replace(trial, processes=(*trial.processes, report))
-                assert trial.trial_id is not None  # only refused points have none
-                pairs.append((trial.trial_id, report))
-            self.recorder.record_confirmation(process, pairs, required=protocol.processes)
+        pairs = []
+        for each, report in zip(left, reports, strict=True):
+            trial = trials[each.point.key]
+            trials[each.point.key] = replace(trial, processes=(*trial.processes, report))
+            assert trial.trial_id is not None  # only refused points have none
+            pairs.append((trial.trial_id, report))
+        self.recorder.record_confirmation(process, pairs, required=protocol.processes)

@@ -1,22 +1,25 @@
 // How the blocks that share a row exchange their sums of squares. The including file's constants are
-// COLS, BLOCK, VECTOR, RAGGED, STREAM, PARTS and LOOKS.
+// those of held.h, PARTS and LOOKS.
 //
 // A row has PARTS + 1 words that are 0 when the launch begins and when it ends. A sum travels inside
 // the word that says it is there, so that no other memory has to be ordered by it. A block that has
 // waited LOOKS times for a sum computes it itself, by reading that part of the row. So it is right
 // whatever the order in which blocks run, also if they run one after the other; that they mostly run
-// side by side only makes it fast. The last block of a row to have seen all sums puts the words back
-// to 0. A block's steps come in the order: publish, total_of_row, is_last, take_back.
+// side by side only makes it fast. The last block of a row to count itself puts the words back to 0:
+// those that it has seen at once, the others when their sums have arrived, which are on their way
+// since their blocks have counted themselves. So no step has to be ordered by a fence, which would
+// empty the cache next to the multiprocessor of the weights. A block's steps come in the order:
+// publish, total_of_row, is_last, take_back.
 #pragma once
 
 #define LANES BLOCK
-#include "rmsnorm_wide.h"
-
-#define STRIDE (BLOCK * VECTOR)  // columns that a block reads at once
-// Vectors a thread has of its part.
-#define STEPS ((COLS + SPARE + STRIDE * PARTS - 1) / (STRIDE * PARTS))
-#define WHOLE (!RAGGED && STEPS * STRIDE * PARTS == COLS)  // no thread has less
+#define STRIDE (BLOCK * VECTOR)
+#define STEPS AT_LEAST_ONE((COLS / VECTOR + BLOCK * PARTS - 1) / (BLOCK * PARTS))
+#define CERTAIN (!RAGGED && STEPS * STRIDE * PARTS == COLS ? STEPS : 0)
 #define THERE (1ull << 32)  // beside the bits of a sum, which may be 0
+
+#include "held.h"
+#include "wave_sum.h"
 
 typedef unsigned long long Word;
 
@@ -27,13 +30,14 @@ struct Exchange {
     int is_there[PARTS];
 };
 
-__device__ inline bool in_row(int column) {
-    return WHOLE || column < COLS;
-}
-
-// The first column of a thread in a part, in a row that begins where a vector may.
+// The first column of a thread in a part, in a row without a head.
 __device__ inline int first_of(int part) {
     return (part * STEPS * BLOCK + static_cast<int>(threadIdx.x)) * VECTOR;
+}
+
+// The number of a thread's edge element: the first part has them all.
+__device__ inline int edge_of(int part) {
+    return part == 0 ? static_cast<int>(threadIdx.x) : COLS;
 }
 
 // Writes and counts for the block: not of the wave that waits for the others' sums.
@@ -44,7 +48,6 @@ __device__ inline bool is_clerk() {
 __device__ inline void publish(Word* words, int part, float sum) {
     if (is_clerk()) {
         atomicExch(words + part, THERE | __float_as_uint(sum));
-        __threadfence();  // the sum is there before the block is counted, and taken back after it
     }
 }
 
@@ -60,19 +63,24 @@ __device__ inline Word look_at(Word* word) {
 }
 
 // The sum of squares of a part, in all threads, by reading it.
-__device__ inline float sum_of_part(const Element* row, int part, float* partial) {
-    const Share share = share_of(row, row, nullptr, first_of(part));
+__device__ inline float sum_of_part(const Element* x, const Element* w, int part, float* partial) {
+    const Share share = share_of(x, w, nullptr, first_of(part));
     float sum = 0.0f;
     for (int step = 0; step < STEPS; ++step) {
-        if (in_row(share.first + step * STRIDE)) {
-            sum += squares(load(share, step * STRIDE));
+        if (in_row(share, step)) {
+            sum += squares(load_again(share.x + step * STRIDE));
         }
+    }
+    for (int i = 0; i < EDGES; ++i) {
+        const float edge = widen(load_edge(share, x, w, edge_of(part) + i * LANES).x);
+        sum += edge * edge;
     }
     return sum_of_row(sum, partial);
 }
 
 // The sum of squares of a row, in all threads, whether or not the other blocks run.
-__device__ inline float total_of_row(Exchange& exchange, Word* words, const Element* row) {
+__device__ inline float total_of_row(
+    Exchange& exchange, Word* words, const Element* x, const Element* w) {
     const int thread = static_cast<int>(threadIdx.x);
     if (thread < PARTS) {
         Word word = 0;
@@ -96,7 +104,7 @@ __device__ inline float total_of_row(Exchange& exchange, Word* words, const Elem
     for (int part = 0, next = 1; part < PARTS; ++part) {
         float sum = exchange.sums[part];
         if (!exchange.is_there[part]) {
-            sum = sum_of_part(row, part, exchange.partial[next]);
+            sum = sum_of_part(x, w, part, exchange.partial[next]);
             next ^= 1;
         }
         total += sum;
@@ -105,15 +113,16 @@ __device__ inline float total_of_row(Exchange& exchange, Word* words, const Elem
 }
 
 // Counts this block among those that need a row's sums no more: whether it is the last of them. The
-// clerk only. What the block has read came before the barrier in total_of_row; a fence here, where
-// all are about to write their results, would hold up its wave.
+// clerk only.
 __device__ inline bool is_last(Word* words) {
     return atomicAdd(words + PARTS, 1ull) == PARTS - 1;
 }
 
-__device__ inline void take_back(Word* words) {
-    __threadfence();  // the others' sums are written before they are taken back
-    for (int i = 0; i <= PARTS; ++i) {
-        atomicExch(words + i, 0ull);
+__device__ inline void take_back(const Exchange& exchange, Word* words) {
+    for (int part = 0; part < PARTS; ++part) {
+        while (!exchange.is_there[part] && look_at(words + part) == 0) {
+        }
+        atomicExch(words + part, 0ull);
     }
+    atomicExch(words + PARTS, 0ull);
 }

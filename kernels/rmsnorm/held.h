@@ -1,0 +1,137 @@
+// A thread's share of a row, held on chip from the sum of squares to the result: KEPT vectors in
+// registers, SHARED in LDS, and what is left read again. Beside what share.h asks for, the including
+// file defines BLOCK, KEPT, SHARED and EARLY (1: the weights of what is held are loaded before the
+// reduction).
+#pragma once
+
+#include "share.h"
+
+#define HELD (KEPT + SHARED)
+
+struct Held {
+    Vector kept[AT_LEAST_ONE(KEPT)];
+    Vector weights[AT_LEAST_ONE(EARLY ? HELD : 0)];
+    Edge edges[AT_LEAST_ONE(EDGES)];
+    Vector* shared;  // this thread's first vector in LDS; the others follow BLOCK vectors apart
+};
+
+__device__ inline float squares(const Vector& value) {
+    float sum = 0.0f;
+    for (int i = 0; i < VECTOR; ++i) {
+        const float each = widen(element_of(value, i));
+        sum += each * each;
+    }
+    return sum;
+}
+
+__device__ inline Vector scaled(const Vector& value, float scale, const Vector& weight) {
+    float wide[VECTOR];
+    for (int i = 0; i < VECTOR; ++i) {
+        wide[i] = widen(element_of(value, i)) * scale * widen(element_of(weight, i));
+    }
+    return vector_of(wide);
+}
+
+// Loads a thread's share of the row at `x`. `edge`: the number of its first edge element, as many
+// as LANES apart; none if it is not less than the edges have.
+__device__ inline void load(Held& held, const Share& share, const Element* x, const Element* w, int edge) {
+#pragma unroll
+    for (int step = 0; step < KEPT; ++step) {
+        if (in_row(share, step)) {
+            held.kept[step] = load_once(share.x + step * STRIDE);
+        }
+    }
+#pragma unroll 8
+    for (int step = KEPT; step < HELD; ++step) {
+        if (in_row(share, step)) {
+            fetch(held.shared + (step - KEPT) * BLOCK, share.x + step * STRIDE);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < EDGES; ++i) {
+        held.edges[i] = load_edge(share, x, w, edge + i * LANES);
+    }
+#pragma unroll
+    for (int step = 0; step < (EARLY ? HELD : 0); ++step) {
+        if (in_row(share, step)) {
+            held.weights[step] = load_weights(share, step);
+        }
+    }
+}
+
+// The sum of squares of a thread's share, once it is there.
+__device__ inline float sum_of_share(const Held& held, const Share& share) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int step = 0; step < KEPT; ++step) {
+        if (in_row(share, step)) {
+            sum += squares(held.kept[step]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < EDGES; ++i) {
+        sum += widen(held.edges[i].x) * widen(held.edges[i].x);
+    }
+#pragma unroll 4
+    for (int step = HELD; step < STEPS; ++step) {
+        if (in_row(share, step)) {
+            sum += squares(load_again(share.x + step * STRIDE));
+        }
+    }
+    if (SHARED > 0) {
+        await_fetched();
+    }
+#pragma unroll 4
+    for (int step = KEPT; step < HELD; ++step) {
+        if (in_row(share, step)) {
+            sum += squares(held.shared[(step - KEPT) * BLOCK]);
+        }
+    }
+    return sum;
+}
+
+__device__ inline Vector weights_of(const Held& held, const Share& share, int step) {
+    return EARLY ? held.weights[step] : load_weights(share, step);
+}
+
+template <bool IS_ALIGNED>
+__device__ inline void write_vectors(Held& held, const Share& share, float scale) {
+    // What is read again goes first: the end of the row is the likeliest to be in the cache.
+#pragma unroll 4
+    for (int step = STEPS - 1; step >= HELD; --step) {
+        if (in_row(share, step)) {
+            const Vector value = load_once(share.x + step * STRIDE);
+            store<IS_ALIGNED>(share, step, scaled(value, scale, load_weights(share, step)));
+        }
+    }
+#pragma unroll EARLY ? AT_LEAST_ONE(HELD) : 4
+    for (int step = KEPT; step < HELD; ++step) {
+        if (in_row(share, step)) {
+            const Vector value = held.shared[(step - KEPT) * BLOCK];
+            store<IS_ALIGNED>(share, step, scaled(value, scale, weights_of(held, share, step)));
+        }
+    }
+#pragma unroll
+    for (int step = 0; step < KEPT; ++step) {
+        if (in_row(share, step)) {
+            keep_narrow(held.kept[step]);
+            store<IS_ALIGNED>(share, step, scaled(held.kept[step], scale, weights_of(held, share, step)));
+        }
+    }
+}
+
+// Writes a thread's share of the results; `y` is where the row's begin.
+__device__ inline void write(Held& held, const Share& share, Element* y, float scale) {
+    if (!RAGGED || share.y_aligned) {
+        write_vectors<true>(held, share, scale);
+    } else {
+        write_vectors<false>(held, share, scale);
+    }
+#pragma unroll
+    for (int i = 0; i < EDGES; ++i) {
+        const Edge& edge = held.edges[i];
+        if (edge.column < COLS) {
+            y[edge.column] = narrow(widen(edge.x) * scale * widen(edge.w));
+        }
+    }
+}
