@@ -186,6 +186,9 @@ class ScriptedWorker:
     def await_prepared(self, limits: Limits) -> None:
         """Do nothing."""
 
+    def begin_close(self) -> None:
+        pass
+
     def close(self, *, force: bool = False) -> None:
         """Do nothing."""
 
