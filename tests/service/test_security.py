@@ -89,6 +89,8 @@ REFUSED: list[tuple[dict[str, str], str, int]] = [
     ({**BEARER, "Sec-Fetch-Site": "same-site"}, "", 403),
     ({**BEARER, "Host": "evil.example"}, "", 403),
     ({**BEARER, "Host": "127.0.0.1.evil.example:8765"}, "", 403),
+    ({**BEARER, "Host": "127.0.0.1:evil.example"}, "", 403),
+    ({**BEARER, "Host": "[::1].evil.example"}, "", 403),
     ({**BEARER, "Host": ""}, "", 403),
 ]
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -33,6 +35,20 @@ _NOT_HTTP = Problem(
 _TOO_LONG = Problem(
     431, f"the headers have more than {MAX_HEADER_BYTES} bytes", "send fewer cookies or headers"
 )
+_OTHER_HOST = Problem(
+    400,
+    "the address names another host than the header Host",
+    "send the path alone, or http:// with what Host says",
+    "invalid_request",
+)
+
+
+class _Refused(Exception):
+    """A request is not taken on. The parser carries it from a callback out to its caller."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
 
 
 class DeadlineProtocol(HttpToolsProtocol):
@@ -71,13 +87,35 @@ class DeadlineProtocol(HttpToolsProtocol):
         """Go on with the request."""
         self._have_headers()
         self.scope["state"][CONNECTIONS] = len(self.connections)
+        if not self.url.startswith((b"/", b"*")):
+            self.url = self._place_here()
         super().on_headers_complete()
 
     def send_400_response(self, _msg: str) -> None:
-        """Answer what the parser can't make out."""
+        """Answer what the parser can't make out, or was told to leave."""
+        error = sys.exception()
+        cause = None if error is None else error.__context__
+        if isinstance(cause, _Refused):
+            self._refuse(cause.problem)
+            return
         line = self._data.partition(b"\n")[0]
         is_in_address = _BEGINNING.match(line) is not None and not line.isascii()
         self._refuse(_NOT_ASCII if is_in_address else _NOT_HTTP)
+
+    def _place_here(self) -> bytes:
+        """Return the path of an address with scheme and host, as proxies are sent it.
+
+        Raises:
+            _Refused: It leads elsewhere.
+        """
+        host = next((value for name, value in self.headers if name == b"host"), b"")
+        try:
+            asked = urlsplit(self.url)
+        except ValueError:
+            raise _Refused(_OTHER_HOST) from None
+        if asked.scheme != b"http" or asked.netloc.lower() != host.strip().lower():
+            raise _Refused(_OTHER_HOST)
+        return (asked.path or b"/") + (b"?" + asked.query if asked.query else b"")
 
     def _refuse(self, problem: Problem) -> None:
         """Answer and hang up: what follows on the connection can't be made out either."""

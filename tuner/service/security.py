@@ -37,6 +37,7 @@ READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Answered without a token wherever the service listens: a container's health check has none.
 OPEN_PATHS = ("/healthz", "/readyz", "/login", "/static/")
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
+_PORT = re.compile(r"(:[0-9]*)?")
 _MAX_SHOWN = 100
 HOW_TO_SET_ONE = "start the service with --token-file FILE, or set TUNER_TOKEN"
 
@@ -162,11 +163,18 @@ def _unauthorized() -> Refusal:
 
 
 def _bare(host: str) -> str:
-    """Return a host without its port, in lower case: ``[::1]:80`` gives ``::1``."""
+    """Return a host without its port, in lower case: ``[::1]:80`` gives ``::1``.
+
+    What is no number is no port, and makes the whole a name that nothing has.
+    """
     name = host.strip().lower()
     if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name if name.count(":") > 1 else name.partition(":")[0].rstrip(".")
+        address, _, rest = name[1:].partition("]")
+        return address if _PORT.fullmatch(rest) else name
+    if name.count(":") > 1:
+        return name
+    bare, colon, port = name.partition(":")
+    return bare.rstrip(".") if _PORT.fullmatch(colon + port) else name
 
 
 def _allowed(text: str) -> str:
