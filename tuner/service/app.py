@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from tuner import __version__
 from tuner import api
-from tuner.service.dependencies import check_repeats
+from tuner.service.dependencies import check_parameters
 from tuner.service.dependencies import ServiceState
 from tuner.service.errors import handlers
 from tuner.service.gate import Gate
@@ -111,8 +111,8 @@ def _layers(state: ServiceState, writes: RateLimit, traffic: Traffic) -> list[Mi
 
 
 def _include(app: FastAPI) -> None:
-    """Add all routes; none of them passes over a parameter that is given twice."""
-    checks = [Depends(check_repeats)]
+    """Add all routes; none of them passes over a parameter."""
+    checks = [Depends(check_parameters)]
     for router in API_ROUTERS:
         app.include_router(router, dependencies=checks)
     for router in PAGE_ROUTERS:
