@@ -168,12 +168,34 @@ def test_each_header_that_is_read_and_no_list_is_given_once(reader: TestClient) 
 UNREADABLE = [
     ("GET /api/v1/studies/é HTTP/1.1\r\n".encode() + HOST + b"\r\n", 400, "ASCII"),
     ("GET /?q=é HTTP/1.1\r\n".encode("latin-1") + HOST + b"\r\n", 400, "ASCII"),
-    (b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n", 400, "no HTTP"),
+    (b"GET healthz HTTP/1.1\r\n" + HOST + b"\r\n", 400, "no path"),
+    (b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n", 400, "expected HTTP/"),
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "not HTTPS"),
-    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "no HTTP"),
-    (b"GET / HTTP/1.1\r\nHost 127.0.0.1\r\n\r\n", 400, "no HTTP"),
-    (b"POST /login HTTP/1.1\r\n" + HOST + b"Content-Length: x\r\n\r\n", 400, "no HTTP"),
+    (b"hello\r\n\r\n", 400, "no HTTP"),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "HTTP/2.0"),
+    (b"GET /healthz HTTP/2.0\r\n" + HOST + b"\r\n", 505, "HTTP/2.0"),
+    (b"GET /healthz HTTP/3.7\r\n" + HOST + b"\r\n", 505, "HTTP/3.7"),
+    (b"GET /healthz\r\n\r\n", 505, "HTTP/0.9"),
+    (b"FOO /healthz HTTP/1.1\r\n" + HOST + b"\r\n", 501, "'FOO'"),
+    (b"\r\nfoo-bar /healthz HTTP/1.1\r\n" + HOST + b"\r\n", 501, "'foo-bar'"),
+    (b"get /healthz HTTP/1.1\r\n" + HOST + b"\r\n", 501, "capitals"),
+    (b"CONNECT 127.0.0.1:80 HTTP/1.1\r\n" + HOST + b"\r\n", 501, "no proxy"),
+    (b"GET / HTTP/1.1\r\nHost 127.0.0.1\r\n\r\n", 400, "header"),
+    (b"POST /login HTTP/1.1\r\n" + HOST + b"Content-Length: x\r\n\r\n", 400, "Content-Length"),
+    (b"POST /login HTTP/1.1\r\n" + b"Content-Length: 1\r\n" * 2, 400, "Content-Length"),
+    (
+        b"POST /api/v1/studies HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+        + AUTHORIZED
+        + HOST
+        + b"\r\nzz\r\n",
+        400,
+        "chunk size",
+    ),
     (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * protocol.MAX_HEADER_BYTES, 431, "bytes"),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * 70_000 + b"\r\n\r\n", 431, "bytes"),
+    (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "address"),
+    (b"GET /?" + b"x" * 3_000_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "address"),
+    (b"GET http://127.0.0.1/" + b"x" * 70_000 + b" HTTP/1.1\r\n" + HOST, 414, "address"),
 ]
 
 
@@ -190,6 +212,7 @@ def test_what_is_no_request_is_answered_in_the_shape_of_errors(
     assert headers["content-type"] == "application/json"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["connection"] == "close"
+    assert ("HTTPS" in fields["hint"]) == (words in ("not HTTPS", "no HTTP"))
 
 
 def test_with_too_many_connections_only_health_is_answered(
