@@ -49,6 +49,14 @@ def test_no_parameter_is_passed_over(reader: TestClient, path: str, names: str) 
         assert fields["hint"]
 
 
+@pytest.mark.parametrize("key", ["a b", "", "x" * 201, "\x7f"])
+def test_a_key_that_is_none_is_said_to_be_none_in_words(reader: TestClient, key: str) -> None:
+    headers = {"Idempotency-Key": key}
+    answer = reader.post("/api/v1/studies", json={"study": "planted"}, headers=headers)
+    text = "header 'idempotency-key': use 1 to 200 visible ASCII characters, without spaces"
+    assert (answer.status_code, answer.json()["message"]) == (400, text)
+
+
 def pages(method: str) -> list[str]:
     """Return the paths of all pages that take a method."""
     routes = [each for router in PAGE_ROUTERS for each in router.routes]

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tuner import errors
+from tuner.domain.patterns import IN_WORDS
 from tuner.errors import TunerError
 from tuner.service.answers import json_answer
 from tuner.service.headers import SECURITY_HEADERS
@@ -163,12 +164,17 @@ def _validation_error(request: Request, error: RequestValidationError) -> Proble
     name = ".".join(path)
     if first["type"] == "extra_forbidden":
         text = f"unknown {'field' if place == 'body' else 'parameter'} {name[:100]!r}"
-    elif name:
-        text = f"{place} {name[:100]!r}: {first['msg']}"
     else:
-        text = f"{place}: {first['msg']}"
+        text = f"{place} {name[:100]!r}" if name else place
+        text += f": {_fault_in_words(first)}"
     hint = "go back and correct it" if _is_of_page(request) else "see /openapi.json"
     return Problem(400, text, hint, "invalid_request")
+
+
+def _fault_in_words(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "string_pattern_mismatch":
+        return f"use {IN_WORDS[fault['ctx']['pattern']]}"
+    return str(fault["msg"])
 
 
 def _http_error(request: Request, error: HTTPException) -> Problem:
