@@ -293,6 +293,24 @@ def test_what_can_be_wished(
         assert (found.finished_at is not None) == (after[0] == "cancelled")
 
 
+def test_a_job_whose_study_is_finished_is_not_to_be_launched_again(store: Store) -> None:
+    register(store, ME)
+    job_id = add(store)
+    claim(store)
+    recorder = store.recorder()
+    study_id = recorder.open_study(make_definition(), fresh=False).study_id
+    change(store, job_id, study_id=study_id)
+    with store.transaction() as connection:
+        job_running.end_job(connection, job_id, ME, JobState.FINISHED)  # its budget is spent
+    with pytest.raises(Conflict, match="finished") as caught:
+        act(store, "resume", job_id)
+    assert "launch it again" in caught.value.hint
+    recorder.finish_study(study_id)
+    with pytest.raises(Conflict, match="finished") as caught:
+        act(store, "resume", job_id)
+    assert caught.value.hint == "its study is finished too, so there is nothing to go on with"
+
+
 def test_a_cancelled_job_can_t_be_called_back_while_it_stops(store: Store) -> None:
     register(store, ME)
     job_id = add(store)
