@@ -53,7 +53,7 @@ def test_another_site_is_not_led_to(make_client: Maker, place: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_who_must_log_in_first_comes_to_the_page_asked_for(make_client: Maker, place: str) -> None:
-    client = make_client(host="0.0.0.0", headers={})
+    client = make_client(address="0.0.0.0", headers={})
 
     sent = client.get(place, headers=HTML)
     assert sent.status_code == 303

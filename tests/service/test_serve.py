@@ -15,18 +15,23 @@ import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from serving import own_addresses
 from serving import Serving
 from serving import TOKEN
+from starlette.datastructures import Headers
 from working import wait
 
 from tuner.cli import serve as serve_command
 from tuner.cli.serve import read_token
 from tuner.errors import UsageError
+from tuner.service import server
 from tuner.service import supervisor
+from tuner.service.app import create_app
+from tuner.service.server import ServeOptions
 from tuner.settings import Settings
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
@@ -125,7 +130,45 @@ def test_others_reach_it_as_the_documentation_says(serving: Callable[..., Servin
     first = service.log.splitlines()[0]
     assert first.startswith("answers to ")
     assert socket.gethostname().lower() in first
-    assert "IP addresses" in first
+    assert "any of its IPv4 addresses" in first
+
+
+@pytest.mark.parametrize(
+    ("host", "said", "url"),
+    [
+        ("localhost", "answers to localhost, ", "http://"),
+        ("127.0.0.2", "answers to 127.0.0.2, from this machine only;", "http://127.0.0.2:"),
+        ("[::1]", "answers to localhost, ::1, from this machine only;", "http://[::1]:"),
+        ("::", "answers to any of its IPv6 addresses, none of its IPv4 ones, ", "http://[::]:"),
+    ],
+)
+def test_it_says_what_is_true_of_its_address(
+    serving: Callable[..., Serving], host: str, said: str, url: str
+) -> None:
+    service = serving("--no-work", "--host", host)
+
+    first, second = service.log.splitlines()[:2]
+    assert first.startswith(said)
+    assert second.startswith(f"listening on {url}")
+
+
+def test_a_name_that_leads_to_this_machine_alone_is_as_its_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("127.0.1.1", 0))])
+    made: list[Any] = []
+
+    def make_app(settings: Settings, **options: Any) -> Any:
+        made.append(create_app(settings, **options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server, "create_app", make_app)
+    with pytest.raises(KeyboardInterrupt):
+        server.serve(Settings(db=str(tmp_path / "x.db")), ServeOptions(host="vm"), lambda *_: None)
+    access = made[0].state.service.access
+    assert access.is_loopback, "reading is free, as nobody else comes here"
+    assert access.called == "vm, 127.0.1.1, from this machine only"
+    assert access.refusal("GET", "/", Headers({"Host": "vm:8765"})) is None
 
 
 def test_it_does_not_start_where_it_must_not(tmp_path: Path) -> None:
@@ -140,6 +183,9 @@ def test_it_does_not_start_where_it_must_not(tmp_path: Path) -> None:
     code, text = refused("--db", str(typo), "--no-work")
     assert (code, "there is no folder" in text) == (2, True)
     assert not typo.parent.exists()
+    for host in ("no-such-host.invalid", "", "a..b"):
+        code, text = refused("--host", host, "--db", str(tmp_path / "other.db"))
+        assert (code, f"can't listen on {host!r}" in text) == (2, True)
     code, text = refused("--host", OTHERS, "--db", str(tmp_path / "other.db"))
     assert (code, "without a token" in text) == (2, True)
     assert not (tmp_path / "other.db").exists()

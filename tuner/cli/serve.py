@@ -20,7 +20,12 @@ _MOUNTED = Path("/run/secrets")
 
 
 def serve(
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host", help="Address to listen on; 0.0.0.0 is all of IPv4, :: all of IPv6."
+        ),
+    ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", help="Port; 0 takes a free one.", min=0, max=65535)
     ] = 8765,
