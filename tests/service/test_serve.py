@@ -208,20 +208,24 @@ def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, content: bytes)
 
 
 @pytest.mark.parametrize(
-    ("mode", "is_taken"),
-    [(0o600, True), (0o400, True), (0o640, True), (0o644, False), (0o444, False), (0o602, False)],
+    ("mode", "fault"),
+    [
+        *((0o600, ""), (0o400, ""), (0o640, ""), (0o440, "")),
+        *((0o644, "open to every user"), (0o444, "open to every"), (0o602, "open to every user")),
+        *((0o660, "written by its group"), (0o620, "written by"), (0o666, "open to every user")),
+    ],
 )
-def test_a_token_file_that_everybody_can_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_taken: bool
+def test_a_token_file_that_too_many_can_read_or_write_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, fault: str
 ) -> None:
     path = tmp_path / "token"
     path.write_text(TOKEN, encoding="ascii")
     path.chmod(mode)
 
-    if is_taken:
+    if not fault:
         assert read_token(path) == TOKEN
     else:
-        with pytest.raises(UsageError, match="open to every user") as caught:
+        with pytest.raises(UsageError, match=fault) as caught:
             read_token(path)
         assert caught.value.hint == f"chmod 600 {path}"
     monkeypatch.setattr(serve_command, "_MOUNTED", tmp_path)  # as a container's secret

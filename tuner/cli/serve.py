@@ -96,7 +96,8 @@ def read_token(path: Path) -> str:
     """Return the token in a file, without white space around it.
 
     Raises:
-        UsageError: It can't be read, holds no token, or is open to every user of this machine.
+        UsageError: It can't be read, holds no token, or others than its owner can write it, or
+            others than its group read it.
     """
     try:
         with path.open("rb") as file:
@@ -104,16 +105,24 @@ def read_token(path: Path) -> str:
             content = file.read(MAX_TOKEN_BYTES + 1)
     except OSError as error:
         raise UsageError(f"token file {path} can't be read: {error.strerror}") from error
-    if stat.S_ISREG(mode) and mode & _OTHERS and not path.resolve().is_relative_to(_MOUNTED):
-        raise UsageError(
-            f"token file {path} is open to every user of this machine", hint=f"chmod 600 {path}"
-        )
+    if stat.S_ISREG(mode) and not path.resolve().is_relative_to(_MOUNTED):
+        _check_mode(path, mode)
     token = content.decode("utf-8", "replace").strip()
     if len(content) > MAX_TOKEN_BYTES or not (token.isascii() and token.isprintable() and token):
         raise UsageError(
             f"token file {path} holds no token", hint="make one with: openssl rand -hex 32"
         )
     return token
+
+
+def _check_mode(path: Path, mode: int) -> None:
+    if mode & _OTHERS:
+        fault = "is open to every user of this machine"
+    elif mode & stat.S_IWGRP:
+        fault = "can be written by its group"
+    else:
+        return
+    raise UsageError(f"token file {path} {fault}", hint=f"chmod 600 {path}")
 
 
 def _show_requests() -> None:
