@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from collections.abc import Coroutine
+from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
@@ -17,6 +18,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from tuner import errors
 from tuner.domain.patterns import IN_WORDS
@@ -182,7 +184,8 @@ def _http_error(request: Request, error: HTTPException) -> Problem:
     headers = dict(error.headers or {})
     hint = ""
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = allowed_methods(request) | set(headers.get("Allow", "GET").split(", "))
+        allowed = methods_of(request.app.state.service.routes, request.scope["path"])
+        allowed |= set(headers.get("Allow", "GET").split(", "))
         if "GET" in allowed:
             allowed.add("HEAD")
         headers["Allow"] = ", ".join(sorted(allowed))
@@ -202,18 +205,13 @@ def _internal_error(_request: Request, _error: Exception) -> Problem:
     )
 
 
-def allowed_methods(request: Request) -> set[str]:
-    """Return every method that some route of the path takes.
+def methods_of(routes: Iterable[Route], path: str) -> set[str]:
+    """Return every method that some route of a path takes.
 
     Starlette names those of the first route alone, and each method has a route of its own here.
     """
-    path = request.scope["path"]
-    return {
-        method
-        for route in request.app.state.service.routes
-        if route.path_regex.match(path)
-        for method in route.methods
-    }
+    matching = (each.methods for each in routes if each.path_regex.match(path))
+    return set().union(*(methods or () for methods in matching))
 
 
 def _name_of(status: int) -> str:

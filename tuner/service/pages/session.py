@@ -29,15 +29,15 @@ LoginFields: TypeAlias = Annotated[Mapping[str, str], Depends(FormFields("token"
 
 
 @router.get("/login")
-def login(request: Request, failed: bool = False, to: str = "") -> Response:
+def login(request: Request, state: StateDep, failed: bool = False, to: str = "") -> Response:
     """Ask for the token; ``to`` is where it leads then."""
-    return render(request, "login.html", {"failed": failed, "to": own_place(to)})
+    return render(request, "login.html", {"failed": failed, "to": own_place(to, state.routes)})
 
 
 @router.post("/login")
 def begin(request: Request, fields: LoginFields, state: StateDep) -> Response:
     """Start a session for who sends the token in the form field ``token``, and lead on."""
-    place = own_place(fields.get("to", ""))
+    place = own_place(fields.get("to", ""), state.routes)
     if not state.access.knows(fields.get("token", "")):
         again = {"failed": "1", **({"to": place} if place != "/" else {})}
         return see(f"{LOGIN_PATH}?{urlencode(again)}")
