@@ -44,6 +44,10 @@ Operators = Annotated[
     list[Path] | None,
     typer.Option("--operators", help="Folder with further operators.", metavar="DIR"),
 ]
+Studies = Annotated[
+    list[Path] | None,
+    typer.Option("--studies", help="Folder with further study files.", metavar="DIR"),
+]
 
 
 def settings_from(

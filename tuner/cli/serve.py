@@ -46,10 +46,7 @@ def serve(
         list[str] | None,
         typer.Option("--device", help="Take jobs for this device only.", metavar="ID"),
     ] = None,
-    studies: Annotated[
-        list[Path] | None,
-        typer.Option("--studies", help="Folder with further studies.", metavar="DIR"),
-    ] = None,
+    studies: options.Studies = None,
     operators: options.Operators = None,
     db: options.Db = None,
     quiet: options.Quiet = False,

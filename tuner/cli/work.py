@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,10 +18,7 @@ def work(
             metavar="ID",
         ),
     ] = None,
-    studies: Annotated[
-        list[Path] | None,
-        typer.Option("--studies", help="Folder with further study files.", metavar="DIR"),
-    ] = None,
+    studies: options.Studies = None,
     operators: options.Operators = None,
     db: options.Db = None,
     quiet: options.Quiet = False,
