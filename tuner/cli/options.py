@@ -70,6 +70,21 @@ def settings_from(
     )
 
 
+def warn_of_broken_operators(settings: Settings) -> None:
+    """Name each operator that can't be loaded, for what goes on without it.
+
+    Raises:
+        BrokenOperator: A folder of the settings holds no operator.
+    """
+    import logging
+
+    from tuner import api
+
+    _, faults = api.all_operators(settings)
+    for fault in faults:
+        logging.getLogger("tuner").warning("goes on without an operator: %s", fault.message)
+
+
 def set_up_logging(*, quiet: bool, verbose: bool) -> None:
     """Send log records to stderr: errors, warnings or everything."""
     import logging

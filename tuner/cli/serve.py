@@ -17,24 +17,24 @@ MAX_TOKEN_BYTES = 4096
 _OTHERS = stat.S_IROTH | stat.S_IWOTH
 # Where container engines mount secrets, mostly readable for all: all there are of the container.
 _MOUNTED = Path("/run/secrets")
+_Host = Annotated[
+    str,
+    typer.Option("--host", help="Address to listen on; 0.0.0.0 is all of IPv4, :: all of IPv6."),
+]
+_TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file", help="File with the token that lets clients write.", metavar="FILE"
+    ),
+]
 
 
 def serve(
-    host: Annotated[
-        str,
-        typer.Option(
-            "--host", help="Address to listen on; 0.0.0.0 is all of IPv4, :: all of IPv6."
-        ),
-    ] = "127.0.0.1",
+    host: _Host = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", help="Port; 0 takes a free one.", min=0, max=65535)
     ] = 8765,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--token-file", help="File with the token that lets clients write.", metavar="FILE"
-        ),
-    ] = None,
+    token_file: _TokenFile = None,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option("--allowed-host", help="Further name it may be called by.", metavar="NAME"),
@@ -79,6 +79,7 @@ def serve(
     )
     if not quiet:
         _show_requests()
+    options.warn_of_broken_operators(settings)
     run(settings, chosen, _say_where)
 
 

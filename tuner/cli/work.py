@@ -36,4 +36,5 @@ def work(
 
     options.set_up_logging(quiet=quiet, verbose=verbose)
     settings = options.settings_from(db, operators=operators, studies=studies)
+    options.warn_of_broken_operators(settings)
     take_jobs(settings, devices or [], (lambda _: None) if quiet else say)

@@ -38,6 +38,7 @@ _STATUS_BY_ERROR: tuple[tuple[type[TunerError], int], ...] = (
     (errors.NoDatabase, 503),
     (errors.NotFound, 404),
     (errors.NoValidConfig, 404),
+    (errors.BrokenOperator, 500),
     (errors.Conflict, 409),
     (errors.UsageError, 400),
     (errors.DeviceUnavailable, 409),
