@@ -169,7 +169,7 @@ UNREADABLE = [
     ("GET /api/v1/studies/é HTTP/1.1\r\n".encode() + HOST + b"\r\n", 400, "ASCII"),
     ("GET /?q=é HTTP/1.1\r\n".encode("latin-1") + HOST + b"\r\n", 400, "ASCII"),
     (b"GET healthz HTTP/1.1\r\n" + HOST + b"\r\n", 400, "no path"),
-    (b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n", 400, "expected HTTP/"),
+    (b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n", 400, "Expected HTTP/"),
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "not HTTPS"),
     (b"hello\r\n\r\n", 400, "no HTTP"),
     (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "HTTP/2.0"),
@@ -209,6 +209,7 @@ def test_what_is_no_request_is_answered_in_the_shape_of_errors(
     assert list(fields) == ["schema", "error", "message", "hint", "status"]
     assert (fields["schema"], fields["status"]) == ("tuner.error/1", status)
     assert words in fields["message"] + fields["hint"]
+    assert re.fullmatch("[a-z_]+", fields["error"])
     assert headers["content-type"] == "application/json"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["connection"] == "close"

@@ -49,6 +49,7 @@ _NAME_BY_STATUS = {
     400: "bad_request",
     401: "unauthorized",
     413: "body_too_large",
+    414: "uri_too_long",  # Python's phrase for it depends on its version
     429: "too_many_requests",
     500: "internal_error",
 }

@@ -147,10 +147,9 @@ class DeadlineProtocol(HttpToolsProtocol):
         version = self.parser.get_http_version()
         if version not in ("0.0", *_VERSIONS):
             return _other_version(version)
-        reason = str(error)
         return Problem(
             400,
-            f"this is no HTTP/1.1 request: {reason[:1].lower()}{reason[1:]}",
+            f"this is no HTTP/1.1 request: {error}",
             "a request is a line as GET /path HTTP/1.1, then one for each header, as Name: value",
             "invalid_request",
         )
