@@ -71,7 +71,7 @@ def questions(workloads: int) -> tuple[list[str], list[str]]:
     Args:
         workloads: Those that the database has, of this program's operators and as many others.
     """
-    found = all_operators(load_settings())
+    found, _ = all_operators(load_settings())
     architectures = sorted({each["architecture"] for each in ELSEWHERE})
     exact, others = [], []
     for operator, shape in itertools.product(found, shapes(workloads // (2 * len(found)))):

@@ -157,11 +157,8 @@ def study_row(
 def fill(connection: Connection, filler: Filler, trials: int, device: str) -> Iterator[int]:
     """Write studies until there are so many trials; yield the number after each study."""
     machines = environments(device)
-    operators = [
-        (each, name)
-        for each in all_operators(load_settings())
-        for name in (each.name, f"{each.name}2")
-    ]
+    found, _ = all_operators(load_settings())
+    operators = [(each, name) for each in found for name in (each.name, f"{each.name}2")]
     groups = max(1, trials // TRIALS_PER_WORKLOAD // len(machines) // len(operators))
     protocol_id = find_or_insert(connection, ProtocolRow, ("key",), rows.protocol_values(PROTOCOL))
     written = 0

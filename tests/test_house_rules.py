@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tuner.domain import patterns
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tuner"
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "_bundled" not in path.parts)
@@ -56,6 +58,15 @@ def test_rules_of_a_file(path: Path) -> None:
         if isinstance(node, ast.FunctionDef):
             length = (node.end_lineno or 0) - node.lineno
             assert length <= 60, f"{node.name} is {length} lines long"
+
+
+def test_each_pattern_that_users_must_meet_is_said_in_words() -> None:
+    named = {name for name in vars(patterns) if name.endswith("_PATTERN")}
+    assert {vars(patterns)[name] for name in named} == set(patterns.IN_WORDS)
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "pattern":
+                assert ast.unparse(node.value) in named, f"{path}: say it in domain/patterns.py"
 
 
 def test_the_package_knows_no_operator() -> None:

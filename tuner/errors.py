@@ -46,6 +46,20 @@ class UsageError(TunerError):
     exit_code = 2
 
 
+class BrokenOperator(UsageError):
+    """The files of an operator are not as they must be. Whoever asks for it elsewhere did no wrong.
+
+    Args:
+        message: One line that names the file.
+        hint: What to do about it, or an empty string.
+        operator: Its name; "" where a folder holds none.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", operator: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.operator = operator
+
+
 class Conflict(UsageError):
     """What is asked for does not go with what is there already; nothing was stored."""
 

@@ -11,8 +11,10 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
@@ -37,6 +39,7 @@ from tuner.domain.space import Constraint
 from tuner.domain.space import Dims
 from tuner.domain.workload import shape_text
 from tuner.domain.workload import Workload
+from tuner.errors import BrokenOperator
 from tuner.errors import UsageError
 from tuner.implementation import Array
 from tuner.implementation import Implementation
@@ -168,10 +171,18 @@ class Operator:
         return Workload(self.name, tuple(shape), dtype, tuple(values.items()), row_padding)
 
     def source(self, implementation: Implementation) -> KernelSource:
-        """Read the implementation's source text from the operator's folder."""
-        return read_kernel_source(
-            self.directory, implementation.source, implementation.entries, implementation.language
-        )
+        """Read the implementation's source text from the operator's folder.
+
+        Raises:
+            BrokenOperator: It can't be read, or lacks a kernel.
+        """
+        with _faults_of(self.name):
+            return read_kernel_source(
+                self.directory,
+                implementation.source,
+                implementation.entries,
+                implementation.language,
+            )
 
     def workload_bytes(self, workload: Workload, implementation: str) -> int:
         """Return the fewest bytes an implementation moves to solve the workload."""
@@ -261,21 +272,31 @@ def load_operator(directory: Path) -> Operator:
     """Load ``operator.py`` from a folder by path and check what it declares.
 
     Raises:
-        UsageError: The folder has no operator.py, or it does not declare a sound OPERATOR.
+        BrokenOperator: The folder has no operator.py, or it does not declare a sound OPERATOR.
     """
     path = directory / "operator.py"
-    if not path.is_file():
-        raise UsageError(
-            f"{directory} is not an operator: it has no operator.py",
-            hint="see docs/add-an-operator.md",
-        )
-    with _LOADING:
-        declared = getattr(_load_module(path), "OPERATOR", None)
-    if not isinstance(declared, Operator):
-        raise UsageError(f"{path} does not define OPERATOR = Operator(...)")
-    _check_operator(declared, path)
+    with _faults_of(directory.name):
+        if not path.is_file():
+            raise UsageError(
+                f"{directory} is not an operator: it has no operator.py",
+                hint="see docs/add-an-operator.md",
+            )
+        with _LOADING:
+            declared = getattr(_load_module(path), "OPERATOR", None)
+        if not isinstance(declared, Operator):
+            raise UsageError(f"{path} does not define OPERATOR = Operator(...)")
+        _check_operator(declared, path)
     object.__setattr__(declared, "directory", directory.resolve())
     return declared
+
+
+@contextmanager
+def _faults_of(name: str) -> Iterator[None]:
+    """Say of which operator a fault is."""
+    try:
+        yield
+    except UsageError as error:
+        raise BrokenOperator(error.message, hint=error.hint, operator=name) from error
 
 
 def _load_module(path: Path) -> ModuleType:
@@ -293,8 +314,9 @@ def _load_module(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up while it is executed
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise UsageError(f"{path} fails when loaded: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        fault = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(f"{path} fails when loaded: {fault}") from error
     return module
 
 

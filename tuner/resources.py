@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tuner.errors import BrokenOperator
 from tuner.errors import NotFound
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -36,7 +37,7 @@ def operator_dirs(extra: Sequence[Path] = ()) -> dict[str, Path]:
     Each of ``extra`` is either one operator's folder or a folder of such folders.
 
     Raises:
-        NotFound: One of ``extra`` holds no operator.
+        BrokenOperator: One of ``extra`` holds no operator.
     """
     found = _operators_below(kernels_dir())
     for directory in extra:
@@ -45,7 +46,7 @@ def operator_dirs(extra: Sequence[Path] = ()) -> dict[str, Path]:
         else:
             own = _operators_below(directory)
         if not own:
-            raise NotFound(
+            raise BrokenOperator(
                 f"no operator in {directory}",
                 hint="an operator is a folder with an operator.py; see docs/add-an-operator.md",
             )

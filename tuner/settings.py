@@ -5,6 +5,8 @@ The only module that reads the process environment.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -73,10 +75,10 @@ def load_settings(**flags: object) -> Settings:
     """Read the settings; flags that are None were not given.
 
     Raises:
-        UsageError: A variable or a line of tuner.toml is wrong.
+        UsageError: A variable or a line of tuner.toml is wrong, or a folder is not there.
     """
     try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
+        settings = Settings(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
@@ -86,3 +88,20 @@ def load_settings(**flags: object) -> Settings:
         ) from error
     except ValueError as error:  # tuner.toml is not TOML
         raise UsageError(f"tuner.toml can't be read: {error}") from error
+    _check_folders("operators", settings.operators)
+    _check_folders("studies", settings.studies)
+    return settings
+
+
+def _check_folders(name: str, folders: Sequence[Path]) -> None:
+    """Check folders that are named, here and not as values: those of a running service may go.
+
+    Raises:
+        UsageError: One is not there.
+    """
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise UsageError(
+                f"there is no folder {folder} for --{name}",
+                hint=f"it comes from --{name}, TUNER_{name.upper()} or tuner.toml",
+            )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from tuner.bench import fingerprint
+from tuner.bench.devices.cpu import CpuDevice
 from tuner.bench.fingerprint import environment_of
 from tuner.domain.environment import differences
+from tuner.domain.environment import MOMENTARY
 from tuner.domain.environment import UNKNOWN_PREFIX
 from tuner.testing.fake_device import FakeDevice
 
@@ -66,6 +69,23 @@ def test_device_and_host_are_merged(device: FakeDevice) -> None:
 
 def test_two_readings_have_the_same_identity(device: FakeDevice) -> None:
     assert environment_of(device, {}).key == environment_of(device, {}).key
+
+
+def test_on_an_unchanged_machine_only_momentary_context_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = []
+    for load in (0.25, 7.5):
+        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, load, load))
+        monkeypatch.setattr("psutil.getloadavg", lambda load=load: (load, load, load))
+        readings.append(environment_of(CpuDevice(cache_dir=tmp_path), {}))
+    first, second = readings
+
+    changed = {each.name for each in differences(first, second)}
+    assert changed == {"host_load_1min", "load_average"}
+    assert first.steady_context == second.steady_context
+    assert set(first.context) - set(first.steady_context) == changed
+    assert changed < MOMENTARY
 
 
 def test_the_host_name_is_not_stored(device: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +79,30 @@ def test_bad_words_give_one_line_and_the_exit_code(
     lines = answer.err.splitlines()
     assert lines[0].startswith(("error:", "Usage:"))
     assert not list(tmp_path.glob("*.db"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("db", "copy", "nosuch.db", "x.db"),
+        ("db", "copy", "text.db", "x.db"),
+        ("db", "copy", "foreign.db", "x.db"),
+        ("import", "foreign.db"),
+    ],
+)
+def test_no_hint_names_an_option_that_the_command_has_not(
+    tuner: Command, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "text.db").write_text("no database", encoding="ascii")
+    with contextlib.closing(sqlite3.connect(tmp_path / "foreign.db")) as connection:
+        connection.execute("CREATE TABLE other (id INTEGER)")
+
+    answer = tuner(*words)
+
+    assert answer.code != 0
+    (hint,) = (line for line in answer.err.splitlines() if line.startswith("hint: "))
+    assert "--db" not in re.sub("`.*?`", "", hint)
+    assert not (tmp_path / "x.db").exists()
 
 
 def test_a_wrong_setting_names_the_variable(tuner: Command) -> None:

@@ -27,6 +27,7 @@ from tuner.domain.controls import ControlPoint
 from tuner.domain.controls import ControlRound
 from tuner.domain.environment import Environment
 from tuner.domain.evidence import Reproduction
+from tuner.errors import BrokenOperator
 from tuner.errors import NotFound
 from tuner.errors import SchemaMismatch
 from tuner.errors import UsageError
@@ -448,15 +449,15 @@ def test_a_link_to_nothing_is_no_fault(
     assert answers.kept_json(ASKED) is None
 
 
-def test_an_operator_whose_folder_is_gone_is_not_found(
+def test_an_operator_whose_folder_is_gone_is_not_taken_for_another(
     answers: api.BestAnswers, operators: Path
 ) -> None:
     ask(answers)
     shutil.rmtree(operators)
-    with pytest.raises(NotFound, match="no operator in"):
+    with pytest.raises(BrokenOperator, match="no operator in"):
         ask(answers)
     operators.parent.rmdir()
-    with pytest.raises(NotFound, match="no operator in"):
+    with pytest.raises(BrokenOperator, match="no operator in"):
         ask(answers)
 
 

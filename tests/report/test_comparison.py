@@ -7,10 +7,15 @@ import json
 import pytest
 from scripted_device import IDENTITY
 from scripted_device import Laboratory
+from stored_studies import StudyMaker
 
 from tuner import api
+from tuner.domain.outcome import Outcome
 from tuner.errors import NotFound
 from tuner.errors import UsageError
+from tuner.service.wording import HTTP_WORDS
+from tuner.settings import Settings
+from tuner.store import Store
 
 
 def test_a_new_driver_is_the_subject_and_the_loss_is_told(laboratory: Laboratory) -> None:
@@ -140,3 +145,47 @@ def test_what_is_not_there_is_said(
 
     with pytest.raises(error):
         api.compare(study, name, settings=laboratory.settings)
+
+
+def test_a_finished_study_without_a_valid_trial_is_not_to_be_finished(
+    laboratory: Laboratory,
+) -> None:
+    study = str(laboratory.run())
+    laboratory.change(outcomes={"planted_good": Outcome.OUT_OF_MEMORY})
+    failed = laboratory.run()
+    (name,) = {each["study"] for each in api.page_studies(laboratory.settings).items}
+
+    for compare in (
+        lambda: api.compare(study, str(failed), settings=laboratory.settings),
+        lambda: laboratory.reproduce(f"study:{failed}"),
+    ):
+        with pytest.raises(UsageError, match="has no valid trial") as caught:
+            compare()
+        assert (
+            caught.value.hint == f"it is finished: `tuner trials {failed}` says what became of each"
+        )
+    assert name in caught.value.message
+
+
+def test_what_to_do_about_a_study_without_a_confirmed_trial(
+    settings: Settings, store: Store
+) -> None:
+    study = StudyMaker(store, name="sweep", planned=2)
+    study.measured("block", (1024, 64), {"WIDTH": 64})
+    number = str(study.study_id)
+
+    def told() -> tuple[str, str]:
+        with pytest.raises(UsageError) as caught:
+            api.compare(number, number, settings=settings)
+        return caught.value.message, caught.value.hint_in(HTTP_WORDS)
+
+    without = f"'{number}' has no confirmed trial to compare"
+    assert told() == (without, "study sweep is running: wait until it is finished")
+    study.recorder.release()
+    resume = f"POST /api/v1/studies/{number}/resume"
+    assert told() == (without, f"study sweep is stopped; finish it: {resume}")
+    StudyMaker(store, name="sweep", planned=2).recorder.finish_study(study.study_id)
+    assert told() == (
+        without,
+        f"it is finished: GET /api/v1/studies/{number}/trials says what became of each",
+    )

@@ -350,7 +350,7 @@ def test_what_has_no_samples_is_refused(laboratory: Laboratory) -> None:
 
     with pytest.raises(UsageError, match="no samples"):
         laboratory.reproduce(laboratory.only_trial(study))
-    with pytest.raises(UsageError, match="no confirmed trial"):
+    with pytest.raises(UsageError, match="no valid trial"):
         laboratory.reproduce(study_name(study))
     with pytest.raises(NotFound, match="no trial, study, evidence or folder"):
         laboratory.reproduce("nothing")

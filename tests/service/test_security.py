@@ -89,6 +89,8 @@ REFUSED: list[tuple[dict[str, str], str, int]] = [
     ({**BEARER, "Sec-Fetch-Site": "same-site"}, "", 403),
     ({**BEARER, "Host": "evil.example"}, "", 403),
     ({**BEARER, "Host": "127.0.0.1.evil.example:8765"}, "", 403),
+    ({**BEARER, "Host": "127.0.0.1:evil.example"}, "", 403),
+    ({**BEARER, "Host": "[::1].evil.example"}, "", 403),
     ({**BEARER, "Host": ""}, "", 403),
 ]
 
@@ -165,10 +167,10 @@ def test_without_a_token_nobody_writes_and_the_answer_says_how_to(
 
 def test_other_machines_need_the_token_to_read(make_client: Maker, settings: Settings) -> None:
     with pytest.raises(UsageError, match="without a token"):
-        create_app(settings, host="0.0.0.0")
+        create_app(settings, address="0.0.0.0")
     with pytest.raises(UsageError, match="at least 16"):
         create_app(settings, token="short")
-    client = make_client(host="0.0.0.0", allowed_hosts=["gpu.example"], headers={})
+    client = make_client(address="0.0.0.0", allowed_hosts=["gpu.example"], headers={})
 
     for path in ("/api/v1/studies", "/metrics", "/openapi.json", "/api/v1/exports/trials.csv"):
         answer = client.get(path, headers={"Host": "gpu.example:8765"})
@@ -212,7 +214,7 @@ CALLED_BY_OTHERS = [
 def test_others_call_it_by_any_address_and_by_the_machines_names(
     make_client: Maker, named: None, called: str, expected: bool
 ) -> None:
-    client = make_client(host="0.0.0.0", allowed_hosts=["tuner.example, other.example"])
+    client = make_client(address="0.0.0.0", allowed_hosts=["tuner.example, other.example"])
 
     answer = client.get("/api/v1/studies", headers={"Host": called})
 
@@ -223,6 +225,43 @@ def test_others_call_it_by_any_address_and_by_the_machines_names(
         assert "--allowed-host" in answer.json()["hint"]
         assert "0.0.0.0" not in answer.text
         assert "gpu-box" not in answer.json()["hint"]
+
+
+CALLED = [
+    ("127.0.0.1", "localhost, tuner.example, 127.0.0.1, from this machine only"),
+    ("::1", "localhost, tuner.example, ::1, from this machine only"),
+    ("127.0.0.2", "tuner.example, 127.0.0.2, from this machine only"),
+    (
+        "0.0.0.0",
+        "any of its IPv4 addresses, and to gpu-box, gpu-box.lab.example, localhost, tuner.example "
+        "where that leads to one",
+    ),
+    (
+        "::",
+        "any of its IPv6 addresses, none of its IPv4 ones, and to gpu-box, gpu-box.lab.example, "
+        "localhost, tuner.example where that leads to one",
+    ),
+    (
+        "192.0.2.2",
+        "192.0.2.2, and to gpu-box, gpu-box.lab.example, tuner.example where that leads there",
+    ),
+    (
+        "fd00::2",
+        "fd00::2, and to gpu-box, gpu-box.lab.example, tuner.example where that leads there",
+    ),
+]
+
+
+@pytest.mark.parametrize(("address", "called"), CALLED)
+def test_what_is_said_is_true_of_the_address(named: None, address: str, called: str) -> None:
+    assert Access(TOKEN, address, ["tuner.example"]).called == called
+
+
+def test_a_refusal_on_another_loopback_address_names_that(make_client: Maker) -> None:
+    client = make_client(address="127.0.0.2")
+    answer = client.get("/healthz", headers={"Host": "evil.example"})
+    assert answer.json()["hint"].startswith("call it 127.0.0.2;")
+    assert client.get("/healthz", headers={"Host": "127.0.0.2:8765"}).status_code == 200
 
 
 def test_on_loopback_no_other_address_is_answered(reader: TestClient, named: None) -> None:
@@ -238,7 +277,7 @@ def test_a_name_server_that_is_silent_holds_nothing_up(
     monkeypatch.setattr(socket, "getfqdn", lambda _name: time.sleep(2.0))
 
     begun = time.monotonic()
-    client = make_client(host="::", headers={"Host": "gpu"})
+    client = make_client(address="::", headers={"Host": "gpu"})
 
     assert time.monotonic() - begun < 1.5
     assert client.get("/healthz").status_code == 200
@@ -252,7 +291,9 @@ def test_a_further_name_is_a_name(settings: Settings, name: str) -> None:
 
 def test_a_laptops_browser_logs_in_and_writes(make_client: Maker, named: None) -> None:
     for called in ("192.0.2.7:8765", "gpu-box.lab.example:8765"):
-        client = make_client(host="0.0.0.0", headers={"Host": called, "Origin": f"http://{called}"})
+        client = make_client(
+            address="0.0.0.0", headers={"Host": called, "Origin": f"http://{called}"}
+        )
         answer = client.post("/login", data={"token": TOKEN})
         assert answer.status_code == 303
         assert "Secure" not in answer.headers["set-cookie"], "it would not come back by HTTP"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -21,22 +19,20 @@ from typing import Any
 
 import psutil
 import pytest
-import uvicorn
 from serving import own_addresses
 from serving import Serving
 from serving import TOKEN
+from starlette.datastructures import Headers
 from working import wait
 
 from tuner.cli import serve as serve_command
 from tuner.cli.serve import read_token
 from tuner.errors import UsageError
-from tuner.service import limits
-from tuner.service import protocol
+from tuner.service import server
 from tuner.service import supervisor
 from tuner.service.app import create_app
-from tuner.service.server import listening_socket
+from tuner.service.server import ServeOptions
 from tuner.settings import Settings
-from tuner.store import open_store
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 OTHERS = "0.0.0.0"
@@ -134,7 +130,45 @@ def test_others_reach_it_as_the_documentation_says(serving: Callable[..., Servin
     first = service.log.splitlines()[0]
     assert first.startswith("answers to ")
     assert socket.gethostname().lower() in first
-    assert "IP addresses" in first
+    assert "any of its IPv4 addresses" in first
+
+
+@pytest.mark.parametrize(
+    ("host", "said", "url"),
+    [
+        ("localhost", "answers to localhost, ", "http://"),
+        ("127.0.0.2", "answers to 127.0.0.2, from this machine only;", "http://127.0.0.2:"),
+        ("[::1]", "answers to localhost, ::1, from this machine only;", "http://[::1]:"),
+        ("::", "answers to any of its IPv6 addresses, none of its IPv4 ones, ", "http://[::]:"),
+    ],
+)
+def test_it_says_what_is_true_of_its_address(
+    serving: Callable[..., Serving], host: str, said: str, url: str
+) -> None:
+    service = serving("--no-work", "--host", host)
+
+    first, second = service.log.splitlines()[:2]
+    assert first.startswith(said)
+    assert second.startswith(f"listening on {url}")
+
+
+def test_a_name_that_leads_to_this_machine_alone_is_as_its_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("127.0.1.1", 0))])
+    made: list[Any] = []
+
+    def make_app(settings: Settings, **options: Any) -> Any:
+        made.append(create_app(settings, **options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server, "create_app", make_app)
+    with pytest.raises(KeyboardInterrupt):
+        server.serve(Settings(db=str(tmp_path / "x.db")), ServeOptions(host="vm"), lambda *_: None)
+    access = made[0].state.service.access
+    assert access.is_loopback, "reading is free, as nobody else comes here"
+    assert access.called == "vm, 127.0.1.1, from this machine only"
+    assert access.refusal("GET", "/", Headers({"Host": "vm:8765"})) is None
 
 
 def test_it_does_not_start_where_it_must_not(tmp_path: Path) -> None:
@@ -149,6 +183,9 @@ def test_it_does_not_start_where_it_must_not(tmp_path: Path) -> None:
     code, text = refused("--db", str(typo), "--no-work")
     assert (code, "there is no folder" in text) == (2, True)
     assert not typo.parent.exists()
+    for host in ("no-such-host.invalid", "", "a..b"):
+        code, text = refused("--host", host, "--db", str(tmp_path / "other.db"))
+        assert (code, f"can't listen on {host!r}" in text) == (2, True)
     code, text = refused("--host", OTHERS, "--db", str(tmp_path / "other.db"))
     assert (code, "without a token" in text) == (2, True)
     assert not (tmp_path / "other.db").exists()
@@ -171,20 +208,24 @@ def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, content: bytes)
 
 
 @pytest.mark.parametrize(
-    ("mode", "is_taken"),
-    [(0o600, True), (0o400, True), (0o640, True), (0o644, False), (0o444, False), (0o602, False)],
+    ("mode", "fault"),
+    [
+        *((0o600, ""), (0o400, ""), (0o640, ""), (0o440, "")),
+        *((0o644, "open to every user"), (0o444, "open to every"), (0o602, "open to every user")),
+        *((0o660, "written by its group"), (0o620, "written by"), (0o666, "open to every user")),
+    ],
 )
-def test_a_token_file_that_everybody_can_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_taken: bool
+def test_a_token_file_that_too_many_can_read_or_write_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, fault: str
 ) -> None:
     path = tmp_path / "token"
     path.write_text(TOKEN, encoding="ascii")
     path.chmod(mode)
 
-    if is_taken:
+    if not fault:
         assert read_token(path) == TOKEN
     else:
-        with pytest.raises(UsageError, match="open to every user") as caught:
+        with pytest.raises(UsageError, match=fault) as caught:
             read_token(path)
         assert caught.value.hint == f"chmod 600 {path}"
     monkeypatch.setattr(serve_command, "_MOUNTED", tmp_path)  # as a container's secret
@@ -246,125 +287,6 @@ def test_a_process_that_will_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(run())
     assert process.returncode == -signal.SIGKILL
     process.stdout.close()
-
-
-@pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """Where a service answers that waits half a second for headers."""
-    monkeypatch.setattr(protocol, "HEADER_TIMEOUT_S", 0.5)
-    settings = Settings(db=str(tmp_path / "slow.db"))
-    with open_store(settings.db, create=True, writable=False):
-        pass
-    config = uvicorn.Config(
-        create_app(settings, token=TOKEN), http=protocol.DeadlineProtocol, lifespan="off",
-        log_config=None,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
-    with listening_socket("127.0.0.1", 0) as listener:
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        wait(lambda: server.started, "the server")
-        yield listener.getsockname()[:2]
-        server.should_exit = True
-        thread.join()
-
-
-def test_connections_that_say_nothing_or_too_much_are_closed(address: tuple[str, int]) -> None:
-    request = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-    slow = [b"", b"GET /hea", request, request + b"X: y\r\n"]
-    connections = [socket.create_connection(address, timeout=10.0) for _ in slow]
-    idle = [socket.create_connection(address, timeout=10.0) for _ in range(200)]
-    for connection, start in zip(connections, slow, strict=True):
-        connection.sendall(start)
-    with socket.create_connection(address, timeout=10.0) as quick:
-        quick.sendall(request + b"\r\n")
-        assert quick.recv(4096).startswith(b"HTTP/1.1 200")
-        time.sleep(1.0)  # between two requests, a client may be silent for longer
-        quick.sendall(request + b"\r\n")
-        assert quick.recv(4096).startswith(b"HTTP/1.1 200")
-    for connection in (*connections, *idle):
-        assert connection.recv(4096) == b""
-        connection.close()
-    with socket.create_connection(address, timeout=10.0) as flood:
-        flood.sendall(request)
-        with contextlib.suppress(OSError):
-            for _ in range(100):
-                flood.sendall(b"X-Filler: " + b"x" * 8000 + b"\r\n")
-        with contextlib.suppress(ConnectionResetError):
-            assert flood.recv(4096)[:12] in (b"", b"HTTP/1.1 431")
-
-
-def received(address: tuple[str, int], request: bytes) -> tuple[int, dict[str, str], Any]:
-    """Return status, headers and JSON of the only answer to some bytes."""
-    with socket.create_connection(address, timeout=10.0) as connection:
-        connection.sendall(request)
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))  # until it is closed
-    head, _, body = answer.partition(b"\r\n\r\n")
-    first, *lines = head.decode("ascii").split("\r\n")
-    headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in lines)}
-    assert int(headers["content-length"]) == len(body)
-    return int(first.split()[1]), headers, json.loads(body)
-
-
-HOST = b"Host: 127.0.0.1\r\n"
-
-
-def test_head_sends_nothing_after_the_headers(address: tuple[str, int]) -> None:
-    for path in (b"/healthz", b"/nothing", b"/api/v1/exports/trials.csv", b"/api/v1/events"):
-        with socket.create_connection(address, timeout=10.0) as connection:
-            request = b"HEAD " + path + b" HTTP/1.1\r\n" + HOST
-            connection.sendall(request + b"\r\n" + request + b"Connection: close\r\n\r\n")
-            answer = b"".join(iter(lambda: connection.recv(65536), b""))
-        assert answer.count(b"HTTP/1.1 ") == 2, path
-        assert answer.endswith(b"\r\n\r\n")
-
-
-UNREADABLE = [
-    ("GET /api/v1/studies/é HTTP/1.1\r\n".encode() + HOST + b"\r\n", 400, "ASCII"),
-    ("GET /?q=é HTTP/1.1\r\n".encode("latin-1") + HOST + b"\r\n", 400, "ASCII"),
-    (b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n", 400, "no HTTP"),
-    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "not HTTPS"),
-    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "no HTTP"),
-    (b"GET / HTTP/1.1\r\nHost 127.0.0.1\r\n\r\n", 400, "no HTTP"),
-    (b"POST /login HTTP/1.1\r\n" + HOST + b"Content-Length: x\r\n\r\n", 400, "no HTTP"),
-    (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * protocol.MAX_HEADER_BYTES, 431, "bytes"),
-]
-
-
-@pytest.mark.parametrize(("request_", "status", "words"), UNREADABLE)
-def test_what_is_no_request_is_answered_in_the_shape_of_errors(
-    address: tuple[str, int], request_: bytes, status: int, words: str
-) -> None:
-    found, headers, fields = received(address, request_)
-
-    assert found == status
-    assert list(fields) == ["schema", "error", "message", "hint", "status"]
-    assert (fields["schema"], fields["status"]) == ("tuner.error/1", status)
-    assert words in fields["message"] + fields["hint"]
-    assert headers["content-type"] == "application/json"
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["connection"] == "close"
-
-
-def test_with_too_many_connections_only_health_is_answered(
-    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 3)
-
-    def get(path: bytes, more: bytes = b"") -> tuple[int, dict[str, str], Any]:
-        return received(address, b"GET " + path + b" HTTP/1.1\r\n" + HOST + more + b"\r\n")
-
-    closing = b"Connection: close\r\n"
-    assert get(b"/openapi.json", closing)[0] == 200
-    idle = [socket.create_connection(address, timeout=10.0) for _ in range(3)]
-    status, headers, fields = get(b"/openapi.json")
-    assert (status, fields["error"]) == (503, "too_many_connections")
-    assert fields["schema"] == "tuner.error/1"
-    assert int(headers["retry-after"]) > 0
-    assert get(b"/healthz", closing)[0] == 200
-    for connection in idle:
-        connection.close()
-    wait(lambda: get(b"/openapi.json", closing)[0] == 200, "the service to have room again")
 
 
 def test_it_makes_answers_before_they_are_asked_for(

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from tuner.domain.environment import Environment
 from tuner.domain.queue import Job
 from tuner.domain.queue import JobKind
 from tuner.domain.queue import JobState
@@ -28,12 +29,14 @@ from tuner.store import job_wishes
 from tuner.store import jobs
 from tuner.store import migrate
 from tuner.store import open_store
+from tuner.store import queries
 from tuner.store import Store
 from tuner.store.job_models import DeviceRow
 from tuner.store.job_models import JobRow
 from tuner.store.leases import database_time
 from tuner.store.owner import Owner
 from tuner.store.owner import this_process
+from tuner.store.paging import environment_rows
 from tuner.store.table import table_of
 from tuner.store.table import update_row
 from tuner.testing.store_values import make_definition
@@ -293,6 +296,24 @@ def test_what_can_be_wished(
         assert (found.finished_at is not None) == (after[0] == "cancelled")
 
 
+def test_a_job_whose_study_is_finished_is_not_to_be_launched_again(store: Store) -> None:
+    register(store, ME)
+    job_id = add(store)
+    claim(store)
+    recorder = store.recorder()
+    study_id = recorder.open_study(make_definition(), fresh=False).study_id
+    change(store, job_id, study_id=study_id)
+    with store.transaction() as connection:
+        job_running.end_job(connection, job_id, ME, JobState.FINISHED)  # its budget is spent
+    with pytest.raises(Conflict, match="finished") as caught:
+        act(store, "resume", job_id)
+    assert "launch it again" in caught.value.hint
+    recorder.finish_study(study_id)
+    with pytest.raises(Conflict, match="finished") as caught:
+        act(store, "resume", job_id)
+    assert caught.value.hint == "its study is finished too, so there is nothing to go on with"
+
+
 def test_a_cancelled_job_can_t_be_called_back_while_it_stops(store: Store) -> None:
     register(store, ME)
     job_id = add(store)
@@ -461,6 +482,37 @@ def test_a_device_has_one_process_that_takes_its_jobs(queue: Store) -> None:
     with queue.session() as session:
         found = job_devices.list_devices(session)
     assert [each.state for each in found if each.host == ME.host] == ["gone", "gone"]
+
+
+def test_the_load_of_a_moment_makes_no_environment(queue: Store) -> None:
+    def registered(load: str, host: str = "a", driver: str = "1.0") -> int:
+        identity = make_environment(driver=driver).identity
+        environment = Environment(identity, {"host_load_1min": load, "host_hash": host})
+        with queue.transaction() as connection:
+            job_devices.register_device(connection, ME, "cpu", "a name", environment)
+            return connection.scalars(select(DEVICE.c.environment_id)).one()
+
+    first = registered("0.10")
+    assert registered("0.20") == first
+    assert registered("0.10", host="b") != first
+    assert registered("0.10", driver="2.0") != first
+    assert registered("0.30") == first
+    environment = make_environment(driver="2.0")
+    loaded = Environment(environment.identity, {"host_load_1min": "9.00", "host_hash": "a"})
+    study = queue.recorder().open_study(make_definition(environment=loaded), fresh=False)
+    other = make_definition("other", environment=make_environment(driver="2.0"))
+    queue.recorder().open_study(other, fresh=False)
+    with queue.session() as session:
+        listed = environment_rows(session, limit=None)
+        assert queries.find_study(session, study.study_id).environment_key == loaded.key
+    assert [each["environment_key"] for each in listed] == [
+        environment.key,
+        make_environment().key,
+    ]
+    assert [each["studies"] for each in listed] == [2, 0]
+    with queue.session() as session:
+        after = environment_rows(session, before=listed[0]["environment_id"], limit=1)
+    assert after == listed[1:]
 
 
 def test_jobs_are_listed_newest_first_by_page_and_state(queue: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tuner.errors import BrokenOperator
 from tuner.errors import NotFound
 from tuner.errors import UsageError
 from tuner.operator import load_operator
@@ -22,6 +23,7 @@ def find_operator(name: str, settings: Settings) -> Operator:
 
     Raises:
         NotFound: There is none of that name.
+        BrokenOperator: Its files are not as they must be, or a folder holds no operator.
     """
     directories = operator_dirs(settings.operators)
     if name not in directories:
@@ -40,9 +42,19 @@ def operator_if_known(name: str, settings: Settings) -> Operator | None:
         return None
 
 
-def all_operators(settings: Settings) -> list[Operator]:
-    """Load every operator there is, by name."""
-    return [load_operator(path) for _, path in sorted(operator_dirs(settings.operators).items())]
+def all_operators(settings: Settings) -> tuple[list[Operator], list[BrokenOperator]]:
+    """Load every operator there is, by name: return the sound ones, and the faults of others.
+
+    Raises:
+        BrokenOperator: A folder of the settings holds no operator.
+    """
+    sound, faults = [], []
+    for _, path in sorted(operator_dirs(settings.operators).items()):
+        try:
+            sound.append(load_operator(path))
+        except BrokenOperator as error:
+            faults.append(error)
+    return sound, faults
 
 
 def source_hashes(operator: Operator) -> dict[str, str]:

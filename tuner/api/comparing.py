@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tuner.api.common import open_database
+from tuner.api.unconfirmed import no_confirmed_trial
 from tuner.domain.outcome import Outcome
 from tuner.domain.workload import Workload
 from tuner.errors import NotFound
@@ -113,9 +114,6 @@ def _filled(
         if each.trial_id in wanted and each.samples_us and all(each.samples_us)
     ]
     if not candidates:
-        raise UsageError(
-            f"{name!r} has no confirmed trial to compare",
-            hint=f"finish its study: {Way.FINISH_STUDY}",
-        )
+        raise no_confirmed_trial(repr(name), studies)
     _only_one({each.source_hash for each in candidates} if source_prefix else {""}, name)
     return Side(name, label, tuple(candidates))

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.api.common import open_database
-from tuner.domain.evidence import EVIDENCE_NAME
 from tuner.domain.evidence import EvidenceFile
 from tuner.domain.identity import bytes_hash
+from tuner.domain.patterns import EVIDENCE_PATTERN
+from tuner.domain.patterns import IN_WORDS
 from tuner.errors import NotFound
 from tuner.errors import UsageError
 from tuner.report.importers import LineProblem
@@ -91,9 +92,9 @@ def import_file(
     found = _find(Path(path))
     if format_name is not None and format_name not in FORMATS:
         raise UsageError(f"no import format {format_name!r}", hint=f"one of {', '.join(FORMATS)}")
-    if name is not None and not EVIDENCE_NAME.fullmatch(name):
+    if name is not None and not re.fullmatch(EVIDENCE_PATTERN, name):
         raise UsageError(
-            f"{name[:80]!r} can't name evidence", hint=f"it must match {EVIDENCE_NAME.pattern}"
+            f"{name[:80]!r} can't name evidence", hint=f"use {IN_WORDS[EVIDENCE_PATTERN]}"
         )
     kind = format_name or _database_kind(found)
     if kind in (BUNDLE, DATABASE):

@@ -17,6 +17,8 @@ from tuner.api.plain import plain
 from tuner.api.registered import find_registered
 from tuner.domain.device import check_device_name
 from tuner.domain.identity import Plain
+from tuner.domain.patterns import IDEMPOTENCY_KEY_PATTERN
+from tuner.domain.patterns import IN_WORDS
 from tuner.domain.queue import ENDED
 from tuner.domain.queue import Job
 from tuner.domain.queue import JobKind
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
     from tuner.store import Store
 
-_KEY = re.compile(r"[\x21-\x7e]{1,200}")
 MAX_RECORD_CHARACTERS = 200
 
 
@@ -262,8 +263,10 @@ def _job_of_key(
 
     if key is None:
         return None
-    if not _KEY.fullmatch(key):
-        raise UsageError("the idempotency key is not one", hint="1 to 200 visible ASCII characters")
+    if not re.fullmatch(IDEMPOTENCY_KEY_PATTERN, key):
+        raise UsageError(
+            "the idempotency key is not one", hint=f"use {IN_WORDS[IDEMPOTENCY_KEY_PATTERN]}"
+        )
     with store.session() as session:
         return jobs.find_by_key(session.connection(), key, kind, request)
 

@@ -8,11 +8,12 @@ from tuner.settings import Settings
 
 
 def list_operators(settings: Settings) -> list[dict[str, Plain]]:
-    """Return what can be tuned, a row for each implementation.
+    """Return what can be tuned, a row for each implementation of the operators that are sound.
 
     Raises:
-        NotFound: A folder of the settings holds no operator.
+        BrokenOperator: A folder of the settings holds no operator.
     """
+    operators, _ = all_operators(settings)
     return [
         {
             "operator": operator.name,
@@ -23,6 +24,6 @@ def list_operators(settings: Settings) -> list[dict[str, Plain]]:
             "scalars": dict(operator.scalars),
             "description": each.description or operator.description,
         }
-        for operator in all_operators(settings)
+        for operator in operators
         for each in operator.implementations
     ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.api.common import find_operator
+from tuner.api.unconfirmed import no_confirmed_trial
 from tuner.domain.environment import Environment
 from tuner.domain.evidence import EvidenceRecord
 from tuner.domain.evidence import OriginalKind
@@ -172,10 +173,7 @@ def _study_subject(session: Session, record: str, name: str, settings: Settings)
         if queries.trial_detail(session, origin_id).summary.confirmed:
             confirmed.add(origin_id)
     if not confirmed:
-        raise UsageError(
-            f"study {study.name} has no confirmed trial to compare with",
-            hint=f"finish it ({Way.FINISH_STUDY}), or reproduce one of its trials",
-        )
+        raise no_confirmed_trial(f"study {study.name}", [study])
     originals = [_trial_original(session, trial_id)[0] for trial_id in sorted(confirmed)]
     return Subject(
         record=record,

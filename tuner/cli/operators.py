@@ -15,11 +15,12 @@ def operators(
     verbose: options.Verbose = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() looks at it
 ) -> None:
-    """List operators and their implementations."""
+    """List operators and their implementations, also where one of them is broken."""
     from tuner import api
     from tuner.cli.output import print_rows
 
     options.set_up_logging(quiet=quiet, verbose=verbose)
+    found, faults = api.all_operators(options.settings_from(operators=operators))
     rows = [
         {
             "operator": operator.name,
@@ -29,7 +30,9 @@ def operators(
             "dtypes": ", ".join(operator.tolerances),
             "description": each.description,
         }
-        for operator in api.all_operators(options.settings_from(operators=operators))
+        for operator in found
         for each in operator.implementations
     ]
     print_rows(rows, COLUMNS, schema="tuner.operators/1", format_name=format_name, output=output)
+    if faults:
+        raise faults[0]

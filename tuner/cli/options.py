@@ -44,6 +44,10 @@ Operators = Annotated[
     list[Path] | None,
     typer.Option("--operators", help="Folder with further operators.", metavar="DIR"),
 ]
+Studies = Annotated[
+    list[Path] | None,
+    typer.Option("--studies", help="Folder with further study files.", metavar="DIR"),
+]
 
 
 def settings_from(
@@ -64,6 +68,21 @@ def settings_from(
         studies=tuple(studies) if studies else None,
         token=token,
     )
+
+
+def warn_of_broken_operators(settings: Settings) -> None:
+    """Name each operator that can't be loaded, for what goes on without it.
+
+    Raises:
+        BrokenOperator: A folder of the settings holds no operator.
+    """
+    import logging
+
+    from tuner import api
+
+    _, faults = api.all_operators(settings)
+    for fault in faults:
+        logging.getLogger("tuner").warning("goes on without an operator: %s", fault.message)
 
 
 def set_up_logging(*, quiet: bool, verbose: bool) -> None:

@@ -17,19 +17,24 @@ MAX_TOKEN_BYTES = 4096
 _OTHERS = stat.S_IROTH | stat.S_IWOTH
 # Where container engines mount secrets, mostly readable for all: all there are of the container.
 _MOUNTED = Path("/run/secrets")
+_Host = Annotated[
+    str,
+    typer.Option("--host", help="Address to listen on; 0.0.0.0 is all of IPv4, :: all of IPv6."),
+]
+_TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file", help="File with the token that lets clients write.", metavar="FILE"
+    ),
+]
 
 
 def serve(
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    host: _Host = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", help="Port; 0 takes a free one.", min=0, max=65535)
     ] = 8765,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--token-file", help="File with the token that lets clients write.", metavar="FILE"
-        ),
-    ] = None,
+    token_file: _TokenFile = None,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option("--allowed-host", help="Further name it may be called by.", metavar="NAME"),
@@ -41,10 +46,7 @@ def serve(
         list[str] | None,
         typer.Option("--device", help="Take jobs for this device only.", metavar="ID"),
     ] = None,
-    studies: Annotated[
-        list[Path] | None,
-        typer.Option("--studies", help="Folder with further studies.", metavar="DIR"),
-    ] = None,
+    studies: options.Studies = None,
     operators: options.Operators = None,
     db: options.Db = None,
     quiet: options.Quiet = False,
@@ -77,6 +79,7 @@ def serve(
     )
     if not quiet:
         _show_requests()
+    options.warn_of_broken_operators(settings)
     run(settings, chosen, _say_where)
 
 
@@ -91,7 +94,8 @@ def read_token(path: Path) -> str:
     """Return the token in a file, without white space around it.
 
     Raises:
-        UsageError: It can't be read, holds no token, or is open to every user of this machine.
+        UsageError: It can't be read, holds no token, or others than its owner can write it, or
+            others than its group read it.
     """
     try:
         with path.open("rb") as file:
@@ -99,16 +103,24 @@ def read_token(path: Path) -> str:
             content = file.read(MAX_TOKEN_BYTES + 1)
     except OSError as error:
         raise UsageError(f"token file {path} can't be read: {error.strerror}") from error
-    if stat.S_ISREG(mode) and mode & _OTHERS and not path.resolve().is_relative_to(_MOUNTED):
-        raise UsageError(
-            f"token file {path} is open to every user of this machine", hint=f"chmod 600 {path}"
-        )
+    if stat.S_ISREG(mode) and not path.resolve().is_relative_to(_MOUNTED):
+        _check_mode(path, mode)
     token = content.decode("utf-8", "replace").strip()
     if len(content) > MAX_TOKEN_BYTES or not (token.isascii() and token.isprintable() and token):
         raise UsageError(
             f"token file {path} holds no token", hint="make one with: openssl rand -hex 32"
         )
     return token
+
+
+def _check_mode(path: Path, mode: int) -> None:
+    if mode & _OTHERS:
+        fault = "is open to every user of this machine"
+    elif mode & stat.S_IWGRP:
+        fault = "can be written by its group"
+    else:
+        return
+    raise UsageError(f"token file {path} {fault}", hint=f"chmod 600 {path}")
 
 
 def _show_requests() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,10 +18,7 @@ def work(
             metavar="ID",
         ),
     ] = None,
-    studies: Annotated[
-        list[Path] | None,
-        typer.Option("--studies", help="Folder with further study files.", metavar="DIR"),
-    ] = None,
+    studies: options.Studies = None,
     operators: options.Operators = None,
     db: options.Db = None,
     quiet: options.Quiet = False,
@@ -40,4 +36,5 @@ def work(
 
     options.set_up_logging(quiet=quiet, verbose=verbose)
     settings = options.settings_from(db, operators=operators, studies=studies)
+    options.warn_of_broken_operators(settings)
     take_jobs(settings, devices or [], (lambda _: None) if quiet else say)

@@ -9,6 +9,8 @@ from functools import cached_property
 from tuner.domain.identity import content_hash
 
 UNKNOWN_PREFIX = "unknown: "
+# Context that changes from one moment to the next on a machine that stays as it is.
+MOMENTARY = frozenset({"host_load_1min", "load_average", "other_compute_processes"})
 
 
 def unknown(reason: str) -> str:
@@ -45,6 +47,11 @@ class Environment:
     def key(self) -> str:
         """SHA-256 over the identity fields."""
         return content_hash(dict(self.identity))
+
+    @property
+    def steady_context(self) -> dict[str, str]:
+        """The context without what is of the moment only, such as the load."""
+        return {name: value for name, value in self.context.items() if name not in MOMENTARY}
 
 
 def differences(left: Environment, right: Environment) -> list[FieldDifference]:

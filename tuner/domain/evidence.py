@@ -32,8 +32,6 @@ ORIGINAL_KINDS: tuple[OriginalKind, ...] = ("trial", "record", "study", "folder"
 VERDICTS: tuple[Verdict, ...] = (
     *("same", "faster", "slower", "ambiguous", "wrong", "not_comparable"),
 )
-# Sets are named on the command line, where a bare number means a row.
-EVIDENCE_NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")
 
 _TO_US = {"s": 6, "ms": 3, "us": 0, "ns": -3}  # powers of ten
 _DECIMAL = re.compile(r"\+?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)

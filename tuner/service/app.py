@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from tuner import __version__
 from tuner import api
-from tuner.service.dependencies import check_repeats
+from tuner.service.dependencies import check_parameters
 from tuner.service.dependencies import ServiceState
 from tuner.service.errors import handlers
 from tuner.service.gate import Gate
@@ -45,7 +45,7 @@ def create_app(
     settings: Settings,
     *,
     token: str | None = None,
-    host: str = "127.0.0.1",
+    address: str = "127.0.0.1",
     allowed_hosts: Iterable[str] = (),
     writes: Rate | None = None,
 ) -> FastAPI:
@@ -54,7 +54,7 @@ def create_app(
     Args:
         settings: Say which database and operators.
         token: What a client must know to write; None refuses all writes.
-        host: The address that the service listens on.
+        address: That the service listens on, in figures.
         allowed_hosts: Further names that clients may call it by.
         writes: How often one client may write; None takes the default.
 
@@ -62,7 +62,7 @@ def create_app(
         UsageError: The token is too short, or there is none and others can reach the address.
     """
     api.load_all()
-    access = Access(token, host, allowed_hosts)
+    access = Access(token, address, allowed_hosts)
     metrics = Metrics(settings)
     devices = api.DeviceMemory()
     answers = api.BestAnswers(settings, devices.find, devices.recall)
@@ -111,8 +111,8 @@ def _layers(state: ServiceState, writes: RateLimit, traffic: Traffic) -> list[Mi
 
 
 def _include(app: FastAPI) -> None:
-    """Add all routes; none of them passes over a parameter that is given twice."""
-    checks = [Depends(check_repeats)]
+    """Add all routes; none of them passes over a parameter."""
+    checks = [Depends(check_parameters)]
     for router in API_ROUTERS:
         app.include_router(router, dependencies=checks)
     for router in PAGE_ROUTERS:

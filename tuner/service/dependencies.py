@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from tuner import api
 from tuner.service.errors import InvalidRequest
+from tuner.service.errors import PageRoute
 from tuner.service.events import Streams
 from tuner.service.metrics import Metrics
 from tuner.service.security import Access
@@ -98,17 +99,27 @@ def repeated(query: QueryParams) -> str | None:
     return next((name for name in names if names.count(name) > 1), None)
 
 
-async def check_repeats(request: Request) -> None:
+async def check_parameters(request: Request) -> None:
     """Refuse parameters that are given more than once: the framework takes the last one.
+
+    Those that a page does not know are refused too. The API's refuse them themselves (`Strict`).
 
     Raises:
         InvalidRequest: There is one.
     """
-    name = repeated(request.query_params)
+    query = request.query_params
+    name = repeated(query)
     if name is not None:
         raise InvalidRequest(
             f"parameter {name[:100]!r} is given more than once", hint="give it once"
         )
+    route = request.scope["route"]
+    if isinstance(route, PageRoute):
+        known = [each.alias for each in route.dependant.query_params]
+        unknown = next((each for each in query if each not in known), None)
+        if unknown is not None:
+            hint = f"known here: {', '.join(known)}" if known else "this page takes none"
+            raise InvalidRequest(f"unknown parameter {unknown[:100]!r}", hint=hint)
 
 
 SettingsDep = Annotated[Settings, Depends(_given_settings)]

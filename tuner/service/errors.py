@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from collections.abc import Coroutine
+from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
@@ -17,8 +18,10 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from tuner import errors
+from tuner.domain.patterns import IN_WORDS
 from tuner.errors import TunerError
 from tuner.service.answers import json_answer
 from tuner.service.headers import SECURITY_HEADERS
@@ -35,6 +38,7 @@ _STATUS_BY_ERROR: tuple[tuple[type[TunerError], int], ...] = (
     (errors.NoDatabase, 503),
     (errors.NotFound, 404),
     (errors.NoValidConfig, 404),
+    (errors.BrokenOperator, 500),
     (errors.Conflict, 409),
     (errors.UsageError, 400),
     (errors.DeviceUnavailable, 409),
@@ -45,6 +49,7 @@ _NAME_BY_STATUS = {
     400: "bad_request",
     401: "unauthorized",
     413: "body_too_large",
+    414: "uri_too_long",  # Python's phrase for it depends on its version
     429: "too_many_requests",
     500: "internal_error",
 }
@@ -163,12 +168,17 @@ def _validation_error(request: Request, error: RequestValidationError) -> Proble
     name = ".".join(path)
     if first["type"] == "extra_forbidden":
         text = f"unknown {'field' if place == 'body' else 'parameter'} {name[:100]!r}"
-    elif name:
-        text = f"{place} {name[:100]!r}: {first['msg']}"
     else:
-        text = f"{place}: {first['msg']}"
+        text = f"{place} {name[:100]!r}" if name else place
+        text += f": {_fault_in_words(first)}"
     hint = "go back and correct it" if _is_of_page(request) else "see /openapi.json"
     return Problem(400, text, hint, "invalid_request")
+
+
+def _fault_in_words(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "string_pattern_mismatch":
+        return f"use {IN_WORDS[fault['ctx']['pattern']]}"
+    return str(fault["msg"])
 
 
 def _http_error(request: Request, error: HTTPException) -> Problem:
@@ -176,7 +186,8 @@ def _http_error(request: Request, error: HTTPException) -> Problem:
     headers = dict(error.headers or {})
     hint = ""
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = allowed_methods(request) | set(headers.get("Allow", "GET").split(", "))
+        allowed = methods_of(request.app.state.service.routes, request.scope["path"])
+        allowed |= set(headers.get("Allow", "GET").split(", "))
         if "GET" in allowed:
             allowed.add("HEAD")
         headers["Allow"] = ", ".join(sorted(allowed))
@@ -196,18 +207,13 @@ def _internal_error(_request: Request, _error: Exception) -> Problem:
     )
 
 
-def allowed_methods(request: Request) -> set[str]:
-    """Return every method that some route of the path takes.
+def methods_of(routes: Iterable[Route], path: str) -> set[str]:
+    """Return every method that some route of a path takes.
 
     Starlette names those of the first route alone, and each method has a route of its own here.
     """
-    path = request.scope["path"]
-    return {
-        method
-        for route in request.app.state.service.routes
-        if route.path_regex.match(path)
-        for method in route.methods
-    }
+    matching = (each.methods for each in routes if each.path_regex.match(path))
+    return set().union(*(methods or () for methods in matching))
 
 
 def _name_of(status: int) -> str:

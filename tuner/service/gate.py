@@ -28,6 +28,7 @@ from tuner.service.limits import body_refusal
 from tuner.service.limits import BodyRefused
 from tuner.service.limits import BUSY
 from tuner.service.limits import content_refusal
+from tuner.service.limits import header_refusal
 from tuner.service.limits import is_too_busy
 from tuner.service.limits import RateLimit
 from tuner.service.limits import replayed
@@ -106,6 +107,9 @@ class Gate:
         method, path = scope["method"], scope["path"]
         if is_too_busy(scope):
             return BUSY
+        refusal = header_refusal(scope)
+        if refusal is not None:
+            return refusal
         if method not in READ_METHODS:
             # Before the token is looked at: guesses are limited too.
             wait_s = self._writes.wait_s(_client(scope))

@@ -51,4 +51,6 @@ def wants_page(path: str, headers: Headers) -> bool:
 
     Under ``/api/`` every error is JSON: some programs say that they take HTML.
     """
-    return not path.startswith(API_PREFIX) and "text/html" in headers.get("accept", "")
+    if path.startswith(API_PREFIX):
+        return False
+    return any("text/html" in each for each in headers.getlist("accept"))

@@ -25,6 +25,16 @@ MAX_CONNECTIONS = 1000
 CONNECTIONS = "connections"  # key of a request's state: how many were open when it came
 HEALTH_PATH = "/healthz"
 _MAX_SHOWN = 100
+# Headers that are read here and have one value: of two, somebody else may have read the other one.
+# What is a list may come in several, such as Accept.
+GIVEN_ONCE = frozenset(
+    {
+        *("authorization", "content-encoding", "content-length", "content-type", "cookie"),
+        *("host", "hx-current-url", "idempotency-key", "last-event-id", "origin", "referer"),
+        *("if-modified-since", "sec-fetch-site"),
+    }
+)
+_GIVEN_ONCE_BYTES = frozenset(name.encode() for name in GIVEN_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,21 @@ def is_too_busy(scope: Scope) -> bool:
     """
     connections: int = scope.get("state", {}).get(CONNECTIONS, 0)
     return connections > MAX_CONNECTIONS and scope["path"] != HEALTH_PATH
+
+
+def header_refusal(scope: Scope) -> Refusal | None:
+    """Return why a request is refused for headers that are missing or doubled, or None."""
+    given = [name for name, _ in scope["headers"] if name in _GIVEN_ONCE_BYTES]
+    if len(set(given)) < len(given):
+        name = next(each for each in given if given.count(each) > 1).decode().title()
+        return Refusal(
+            400, "invalid_request", f"the header {name} is given more than once", "give it once"
+        )
+    if b"host" not in given and scope.get("http_version") != "1.0":
+        return Refusal(
+            400, "invalid_request", "the request has no header Host", "say which host is called"
+        )
+    return None
 
 
 def content_refusal(method: str, path: str, headers: Headers) -> Refusal | None:

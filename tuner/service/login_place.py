@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from urllib.parse import quote
+from urllib.parse import unquote
 from urllib.parse import urlencode
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.datastructures import QueryParams
+from starlette.routing import Route
 from starlette.types import Scope
 
+from tuner.service.errors import methods_of
 from tuner.service.security import READ_METHODS
 
 LOGIN_PATH = "/login"
@@ -20,15 +24,21 @@ _MAX_CHARACTERS = 1000
 _PLACE = re.compile(r"/(?!/)[!-\[\]-~]*")
 
 
-def own_place(text: str) -> str:
-    """Return a place of this service as it was asked for, or the first page where it is none."""
-    is_own = len(text) <= _MAX_CHARACTERS and _PLACE.fullmatch(text) is not None
-    return text if is_own and not text.startswith(LOGIN_PATH) else "/"
+def own_place(text: str, routes: Iterable[Route]) -> str:
+    """Return a place of this service as it was asked for, or the first page where it is none.
+
+    Args:
+        text: The place: a path, with a query or without.
+        routes: Of the service. What can't be looked at is no place to be led to, such as a form's.
+    """
+    if len(text) > _MAX_CHARACTERS or not _PLACE.fullmatch(text) or text.startswith(LOGIN_PATH):
+        return "/"
+    return text if "GET" in methods_of(routes, unquote(urlsplit(text).path)) else "/"
 
 
 def login_address(scope: Scope) -> str:
     """Return the address of the login page that leads back to where a request comes from."""
-    place = own_place(_place(scope))
+    place = own_place(_place(scope), scope["app"].state.service.routes)
     return LOGIN_PATH if place == "/" else f"{LOGIN_PATH}?{urlencode({'to': place})}"
 
 

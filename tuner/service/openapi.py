@@ -29,6 +29,7 @@ _EVERYWHERE = {
     "401": "The token is missing or wrong",
     "403": "Called by a name that is not allowed, from another site's page, or without a token",
     "405": "The method is not for this path",
+    "500": "An operator's files are broken, or this program is; the service's log says more",
     "503": "The database can't be used, or needs an upgrade; or too many connections are open",
 }
 _WRITES = {

@@ -66,7 +66,7 @@ class DeviceList(TypedDict):
 
 
 class EnvironmentItem(TypedDict):
-    """A machine with its toolchain."""
+    """A machine with its toolchain; fingerprint and context are those that were seen last."""
 
     environment_id: int
     environment_key: str

@@ -25,6 +25,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from tuner.errors import UsageError
+from tuner.service.addresses import called_as
+from tuner.service.addresses import is_any
 from tuner.service.addresses import is_ip
 from tuner.service.addresses import is_loopback
 from tuner.service.addresses import LOOPBACK_NAMES
@@ -37,6 +39,7 @@ READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Answered without a token wherever the service listens: a container's health check has none.
 OPEN_PATHS = ("/healthz", "/readyz", "/login", "/static/")
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
+_PORT = re.compile(r"(:[0-9]*)?")
 _MAX_SHOWN = 100
 HOW_TO_SET_ONE = "start the service with --token-file FILE, or set TUNER_TOKEN"
 
@@ -57,7 +60,7 @@ class Access:
 
     Args:
         token: What a client must know to write; None refuses all writes.
-        host: The address that the service listens on.
+        address: That the service listens on, in figures.
         allowed_hosts: Further names that clients may call it by; several may share a text, with
             commas between them.
 
@@ -66,11 +69,11 @@ class Access:
             is allowed is no name.
     """
 
-    def __init__(self, token: str | None, host: str, allowed_hosts: Iterable[str] = ()) -> None:
-        self.is_loopback = is_loopback(host)
+    def __init__(self, token: str | None, address: str, allowed_hosts: Iterable[str] = ()) -> None:
+        self.is_loopback = is_loopback(address)
         if token is None and not self.is_loopback:
             raise UsageError(
-                f"without a token the service listens on this machine only, not on {host}",
+                f"without a token the service listens on this machine only, not on {address}",
                 hint=HOW_TO_SET_ONE + "; or leave --host out",
             )
         if token is not None and (len(token) < MIN_TOKEN_CHARACTERS or not token.isascii()):
@@ -82,15 +85,18 @@ class Access:
         # Derived, so that a cookie that leaks does not give the token away, and a new token
         # ends all sessions.
         self._session_key = hashlib.sha256(b"tuner session\0" + (self._token or b"")).digest()
-        own = () if self.is_loopback else own_names()
-        allowed = (_allowed(name) for each in allowed_hosts for name in each.split(","))
-        self._hosts = LOOPBACK_NAMES.union((_bare(host),), own, allowed)
+        self._address = address
+        self._names = {_allowed(name) for each in allowed_hosts for name in each.split(",")}
+        if address in LOOPBACK_NAMES or is_any(address):
+            self._names.add("localhost")
+        if not self.is_loopback:
+            self._names.update(own_names())
+        self._hosts = LOOPBACK_NAMES.union((_bare(address),), self._names)
 
     @property
     def called(self) -> str:
         """By what clients may call the service, for whoever starts it."""
-        names = sorted(each for each in self._hosts if not is_ip(each))
-        return ", ".join([*names, "127.0.0.1" if self.is_loopback else "any of its IP addresses"])
+        return called_as(self._address, self._names)
 
     @property
     def has_token(self) -> bool:
@@ -143,7 +149,9 @@ class Access:
 
     def _host_refusal(self, asked: str) -> Refusal:
         known = f"the service is not known as {asked[:_MAX_SHOWN]!r}"
-        way = "localhost" if self.is_loopback else "by its IP address or its host name"
+        way = "by its IP address or its host name"
+        if self.is_loopback:
+            way = "localhost" if self._address in LOOPBACK_NAMES else self._address
         return Refusal(
             403, "host_not_allowed", known if asked else "the request names no host",
             f"call it {way}; whoever runs it can allow a name: tuner serve --allowed-host NAME",
@@ -162,11 +170,18 @@ def _unauthorized() -> Refusal:
 
 
 def _bare(host: str) -> str:
-    """Return a host without its port, in lower case: ``[::1]:80`` gives ``::1``."""
+    """Return a host without its port, in lower case: ``[::1]:80`` gives ``::1``.
+
+    What is no number is no port, and makes the whole a name that nothing has.
+    """
     name = host.strip().lower()
     if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name if name.count(":") > 1 else name.partition(":")[0].rstrip(".")
+        address, _, rest = name[1:].partition("]")
+        return address if _PORT.fullmatch(rest) else name
+    if name.count(":") > 1:
+        return name
+    bare, colon, port = name.partition(":")
+    return bare.rstrip(".") if _PORT.fullmatch(colon + port) else name
 
 
 def _allowed(text: str) -> str:

@@ -18,6 +18,8 @@ from fastapi import FastAPI
 
 from tuner import api
 from tuner.errors import UsageError
+from tuner.service.addresses import address_of
+from tuner.service.addresses import is_ip
 from tuner.service.addresses import url_of
 from tuner.service.app import create_app
 from tuner.service.dependencies import ServiceState
@@ -37,7 +39,7 @@ class ServeOptions:
     """How the service is reached and what it does.
 
     Attributes:
-        host: Address to listen on.
+        host: Address to listen on, or a name of one.
         port: 0 takes a free one.
         allowed_hosts: Further names that clients may call it by.
         devices: Devices to take jobs for; none for all that are usable.
@@ -64,10 +66,13 @@ def serve(settings: Settings, options: ServeOptions, ready: Callable[[str, str],
         DatabaseProblem: The database can't be made or used.
     """
     token = None if settings.token is None else settings.token.get_secret_value()
-    app = create_app(settings, token=token, host=options.host, allowed_hosts=options.allowed_hosts)
+    address = _address(options)
+    names = () if is_ip(options.host.strip("[]")) else (options.host,)
+    allowed = (*options.allowed_hosts, *names)
+    app = create_app(settings, token=token, address=address, allowed_hosts=allowed)
     api.prepare_database(settings)
     _raise_file_limit()
-    with listening_socket(options.host, options.port) as listener:
+    with listening_socket(address, options.port) as listener:
         url = url_of(*listener.getsockname()[:2])
         called = app.state.service.access.called
         server = _Server(_config(app), app.state.service, partial(ready, url, called))
@@ -82,18 +87,29 @@ def serve(settings: Settings, options: ServeOptions, ready: Callable[[str, str],
             runner.run(_run(server, listener, start))
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address.
+def _address(options: ServeOptions) -> str:
+    """Return the address to listen on, in figures: what is said and allowed goes by it."""
+    try:
+        return address_of(options.host)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(
+            f"can't listen on {options.host!r}: {error}",
+            hint="give an address of this machine, or 0.0.0.0 for all IPv4 ones",
+        ) from error
+
+
+def listening_socket(address: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address in figures; on ``::``, for IPv6 alone.
 
     Raises:
         UsageError: The address can't be had.
     """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        return socket.create_server((address, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
         raise UsageError(
-            f"can't listen on {host} port {port}: {error}",
+            f"can't listen on {address} port {port}: {error}",
             hint="another service may have it; give another --port, or 0 for a free one",
         ) from error
 

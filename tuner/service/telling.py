@@ -12,6 +12,7 @@ import os
 import re
 from pathlib import Path
 
+from tuner.errors import BrokenOperator
 from tuner.errors import DatabaseProblem
 from tuner.errors import NoDatabase
 from tuner.errors import SchemaMismatch
@@ -65,6 +66,9 @@ class Teller:
         if isinstance(error, DatabaseProblem):
             what = f": {error.what}" if error.what else ""
             return f"the database can't be used{what}", _THE_LOG
+        if isinstance(error, BrokenOperator):
+            which = f"the operator {error.operator!r}" if error.operator else "the operators"
+            return f"{which} can't be loaded", _THE_LOG
         return self._without_places(error.message), self._without_places(error.hint_in(words))
 
     def _without_places(self, text: str) -> str:

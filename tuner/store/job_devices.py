@@ -24,6 +24,7 @@ from tuner.store.table import table_of
 from tuner.store.table import update_row
 
 _DEVICE = table_of(DeviceRow)
+_ENVIRONMENT = table_of(EnvironmentRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,7 @@ def register_device(
     now = database_time(connection)
     changes = {
         "name": rows.clean_text(name, rows.MESSAGE_LIMIT_BYTES),
-        "environment_id": find_or_insert(
-            connection, EnvironmentRow, ["fingerprint"], rows.environment_values(environment)
-        ),
+        "environment_id": _environment_id(connection, environment),
         "owner": str(owner),
         "seen_at": now,
     }
@@ -83,6 +82,22 @@ def register_device(
             hint="leave it to that one, or end it first",
         )
     update_row(connection, DeviceRow, row_id, changes, dict(row))
+
+
+def _environment_id(connection: Connection, environment: Environment) -> int:
+    """Return the row of a device's environment.
+
+    To take jobs is to measure nothing yet, so that the load of this moment makes no row: one that
+    differs in nothing else is as good. A study has a row of its own, with the load at its start.
+    """
+    of_key = select(_ENVIRONMENT).where(_ENVIRONMENT.c.key == environment.key)
+    for row in connection.execute(of_key.order_by(_ENVIRONMENT.c.id.desc())):
+        stored = rows.read_environment(row.identity, row.context)
+        if stored.steady_context == environment.steady_context:
+            return int(row.id)
+    values = rows.environment_values(environment)
+    inserted: int = find_or_insert(connection, EnvironmentRow, ["fingerprint"], values)
+    return inserted
 
 
 def beat_devices(connection: Connection, owner: Owner) -> None:

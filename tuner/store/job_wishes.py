@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from sqlalchemy import Connection
+from sqlalchemy import RowMapping
+from sqlalchemy import select
 
 from tuner.domain.queue import Job
 from tuner.domain.queue import JobState
 from tuner.domain.queue import JobWish
+from tuner.domain.queue import StudyState
 from tuner.errors import Conflict
 from tuner.store.jobs import change_job
 from tuner.store.jobs import job_of
 from tuner.store.jobs import let_go_columns
 from tuner.store.jobs import locked_job
+from tuner.store.models import StudyRow
+from tuner.store.table import table_of
+
+_STUDY = table_of(StudyRow)
+_GO_ON = "launch it again: a study goes on where it stopped"
 
 
 def pause_job(connection: Connection, job_id: int) -> Job:
@@ -30,7 +38,7 @@ def pause_job(connection: Connection, job_id: int) -> Job:
         case JobState.PAUSED:
             return job_of(row)
         case state:
-            raise _refused(job_id, state, "pause")
+            raise _refused(connection, row, state, "pause")
 
 
 def resume_job(connection: Connection, job_id: int) -> Job:
@@ -49,7 +57,7 @@ def resume_job(connection: Connection, job_id: int) -> Job:
         case JobState.QUEUED:
             return job_of(row)
         case state:
-            raise _refused(job_id, state, "resume")
+            raise _refused(connection, row, state, "resume")
 
 
 def cancel_job(connection: Connection, job_id: int) -> Job:
@@ -70,17 +78,22 @@ def cancel_job(connection: Connection, job_id: int) -> Job:
         case JobState.CANCELLED:
             return job_of(row)
         case state:
-            raise _refused(job_id, state, "cancel")
+            raise _refused(connection, row, state, "cancel")
 
 
-def _refused(job_id: int, state: JobState, verb: str) -> Conflict:
+def _refused(connection: Connection, row: RowMapping, state: JobState, verb: str) -> Conflict:
+    job_id = row["id"]
     if state is JobState.RUNNING:
-        return Conflict(
-            f"job {job_id} is being cancelled: it can't {verb}",
-            hint="launch it again: a study goes on where it stopped",
-        )
-    if verb == "resume":
-        hint = "launch it again: a study goes on where it stopped"
-    else:
+        return Conflict(f"job {job_id} is being cancelled: it can't {verb}", hint=_GO_ON)
+    if verb != "resume":
         hint = f"nothing of it runs or waits any more, so there is nothing to {verb}"
+    elif _is_finished(connection, row["study_id"]):
+        hint = "its study is finished too, so there is nothing to go on with"
+    else:
+        hint = _GO_ON
     return Conflict(f"job {job_id} is {state.value}: it can't {verb}", hint=hint)
+
+
+def _is_finished(connection: Connection, study_id: int | None) -> bool:
+    query = select(_STUDY.c.state).where(_STUDY.c.id == study_id)
+    return connection.scalar(query) == StudyState.FINISHED.value

@@ -103,7 +103,7 @@ def require_database_file(path: Path) -> None:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         raise NoDatabase(
-            f"no such database: {path}", hint="check --db; `tuner run` creates one"
+            f"no such database: {path}", hint="check the path; `tuner run` creates one"
         ) from None
     except (OSError, ValueError) as error:
         raise DatabaseProblem(f"database {path} can't be looked at: {error}") from error
@@ -122,7 +122,7 @@ def require_database_file(path: Path) -> None:
     if magic != SQLITE_MAGIC:
         raise DatabaseProblem(
             f"{path} is not an SQLite database, or its header is damaged",
-            hint="check --db, or restore a backup",
+            hint="check the path, or restore a backup",
         )
 
 

@@ -17,6 +17,7 @@ from sqlalchemy import func
 from sqlalchemy import RowMapping
 from sqlalchemy import Select
 from sqlalchemy import select
+from sqlalchemy.orm import aliased
 from sqlalchemy.orm import Session
 
 from tuner.domain.evidence import StoredReproduction
@@ -169,13 +170,20 @@ def reproduction_rows(
 def environment_rows(
     session: Session, *, before: int | None = None, limit: int | None
 ) -> list[dict[str, Plain]]:
-    """Return environments, newest first, from below the id ``before``, with their studies."""
+    """Return environments, newest first, from below the id ``before``, with their studies.
+
+    Those of equal identity are one; its context is the newest, such as the load of some moment.
+    """
+    alike = aliased(EnvironmentRow)
     studies = (
         select(func.count())
-        .where(StudyRow.environment_id == EnvironmentRow.id)
+        .select_from(StudyRow)
+        .join(alike, alike.id == StudyRow.environment_id)
+        .where(alike.key == EnvironmentRow.key)
         .correlate(EnvironmentRow)
         .scalar_subquery()
     )
+    newest = select(func.max(alike.id)).group_by(alike.key)
     columns = {
         "environment_id": EnvironmentRow.id,
         "environment_key": EnvironmentRow.key,
@@ -185,7 +193,8 @@ def environment_rows(
         "identity": EnvironmentRow.identity,
         "context": EnvironmentRow.context,
     }
-    query = _select(columns).order_by(EnvironmentRow.id.desc()).limit(limit)
+    query = _select(columns).where(EnvironmentRow.id.in_(newest))
+    query = query.order_by(EnvironmentRow.id.desc()).limit(limit)
     if before is not None:
         query = query.where(EnvironmentRow.id < before)
     return [_plain(row) for row in session.execute(query).mappings()]

@@ -32,7 +32,7 @@ _SQLITE_PROBLEMS = (
     ("SQLITE_BUSY", "locked by another program", "end the program that keeps it locked"),
     ("SQLITE_LOCKED", "locked by another program", "end the program that keeps it locked"),
     ("SQLITE_CORRUPT", "the file is damaged", "restore a backup; `tuner db check` says more"),
-    ("SQLITE_NOTADB", "not an SQLite database", "check --db, or restore a backup"),
+    ("SQLITE_NOTADB", "not an SQLite database", "check the path, or restore a backup"),
     ("SQLITE_READONLY", "it can't be written", "check the permissions of file and folder"),
     ("SQLITE_CANTOPEN", "it can't be opened", "check the permissions of file and folder"),
     ("SQLITE_PERM", "it can't be opened", "check the permissions of file and folder"),
@@ -145,7 +145,7 @@ def _server_problem(database: str, error: DBAPIError) -> TunerError:
         )
     hint = "check that the server runs, and host, port, user and password"
     if _NO_DATABASE.search(text):
-        hint = "check --db; `createdb NAME` makes an empty database, tuner its tables"
+        hint = "check its name; `createdb NAME` makes an empty database, tuner its tables"
     return DatabaseProblem(
         f"database {database} can't be reached: {text}", hint=hint, what="it can't be reached"
     )

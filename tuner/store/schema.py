@@ -75,7 +75,7 @@ def read_revision(connection: Connection, database: str) -> str:
         listed = ", ".join(tables[:5]) + (", …" if len(tables) > 5 else "")
         raise SchemaMismatch(
             f"database {database} is not one of tuner (it holds {listed or 'no tables'})",
-            hint="check --db; give each program a file of its own",
+            hint="check which one is meant; give each program a file of its own",
         )
     stamps = list(connection.scalars(select(_VERSION.c.version_num)))
     if len(stamps) != 1:

@@ -200,7 +200,7 @@ def _create_file(path: Path, lock: DatabaseFileLock, network: str) -> None:
     if not path.parent.exists():
         raise UsageError(
             f"database {path} can't be created: there is no folder {path.parent}",
-            hint=f"check --db; if it is meant: mkdir -p {path.parent}",
+            hint=f"check the path; if it is meant: mkdir -p {path.parent}",
         )
     try:
         with translated(str(path)), lock.held():

@@ -18,7 +18,6 @@ from pydantic import ConfigDict
 from pydantic import Field
 from pydantic import ValidationError
 
-from tuner.domain.evidence import EVIDENCE_NAME
 from tuner.domain.evidence import EvidenceRecord
 from tuner.domain.evidence import exact_us
 from tuner.domain.evidence import RecordedTimes
@@ -27,6 +26,7 @@ from tuner.domain.evidence import Timer
 from tuner.domain.evidence import Unit
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
+from tuner.domain.patterns import EVIDENCE_PATTERN
 from tuner.domain.workload import parse_shape
 from tuner.domain.workload import shape_text
 from tuner.errors import UsageError
@@ -151,7 +151,7 @@ class EvidenceTable(_Shared):
     """Results that others measured, as their source states them."""
 
     schema_version: SchemaVersion = Field(alias="schema", description="Version of this format")
-    name: str = Field(pattern=f"^{EVIDENCE_NAME.pattern}$", description="Name of the set")
+    name: str = Field(pattern=EVIDENCE_PATTERN, description="Name of the set")
     description: Line = Field("", description="One line for people")
     source: Line = Field(min_length=1, description="Where the figures are published")
     recorded: list[RecordedTable] = Field(min_length=1, max_length=10_000, description="Rows")

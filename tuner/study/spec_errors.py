@@ -20,6 +20,7 @@ from typing import TypeAlias
 from pydantic_core import ErrorDetails
 from pydantic_core import PydanticCustomError
 
+from tuner.domain.patterns import IN_WORDS
 from tuner.errors import UsageError
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -247,7 +248,7 @@ def _words(error: ErrorDetails, known: Mapping[KeyPath, Sequence[str]]) -> tuple
         case "literal_error":
             return f"must be {context['expected']}, not {value}", "choose one of these"
         case "string_pattern_mismatch":
-            return f"{value} is not allowed", f"it must match {context['pattern']}"
+            return f"{value} is not allowed", f"use {IN_WORDS[context['pattern']]}"
         case kind if kind in _TYPE_WORDS:
             wanted, hint = _TYPE_WORDS[kind]
             return f"must be {wanted}, not {value}", hint

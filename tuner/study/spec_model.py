@@ -18,6 +18,8 @@ from tuner.domain.device import DEVICE_NAMES
 from tuner.domain.device import DEVICE_PATTERN
 from tuner.domain.identity import Plain
 from tuner.domain.identity import Scalar
+from tuner.domain.patterns import PARAMETER_PATTERN
+from tuner.domain.patterns import WORD_PATTERN
 from tuner.domain.protocol import Limits
 from tuner.domain.protocol import Protocol
 from tuner.domain.protocol import QuickStage
@@ -36,8 +38,6 @@ MAX_TEXT = 200
 _PROTOCOL = Protocol()
 _QUICK = QuickStage()
 _LIMITS = Limits()
-_WORD = r"^[a-z][a-z0-9_-]{0,62}$"
-_PARAMETER = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 
 
 def _check_value(value: Any) -> Scalar:
@@ -142,8 +142,8 @@ Launches: TypeAlias = Annotated[
         {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 1_000_000}]}
     ),
 ]
-Word: TypeAlias = Annotated[str, Field(pattern=_WORD)]
-Parameter: TypeAlias = Annotated[str, Field(pattern=_PARAMETER)]
+Word: TypeAlias = Annotated[str, Field(pattern=WORD_PATTERN)]
+Parameter: TypeAlias = Annotated[str, Field(pattern=PARAMETER_PATTERN)]
 Scalar32: TypeAlias = Annotated[float, Field(ge=-MAX_FLOAT32, le=MAX_FLOAT32)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86_400)]
 

@@ -41,7 +41,6 @@ def _sides(settings: Settings) -> dict[str, list[tuple[str, str]]]:
     """Return what can be compared: value and words of each, studies and environments."""
     studies = api.page_studies(settings, MAX_CHOICES).items
     environments = api.page_environments(settings, MAX_CHOICES).items
-    keys = {each["environment_key"]: each for each in reversed(environments) if each["studies"]}
     return {
         "Studies": [
             (
@@ -53,8 +52,13 @@ def _sides(settings: Settings) -> dict[str, list[tuple[str, str]]]:
             if each["ok"]
         ],
         "Environments": [
-            (f"env:{key}", f"{each['architecture']}, {_toolchain(each['identity'])} ({key[:12]})")
-            for key, each in keys.items()
+            (
+                f"env:{each['environment_key']}",
+                f"{each['architecture']}, {_toolchain(each['identity'])} "
+                f"({each['environment_key'][:12]})",
+            )
+            for each in reversed(environments)
+            if each["studies"]
         ],
     }
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Annotated
+from typing import TypeAlias
+
 from fastapi import APIRouter
+from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -10,13 +15,17 @@ from tuner import api
 from tuner.service.dependencies import SettingsDep
 from tuner.service.errors import PageRoute
 from tuner.service.pages.choices import device_names
-from tuner.service.pages.forms import FormDep
+from tuner.service.pages.forms import FormFields
 from tuner.service.pages.forms import new_key
 from tuner.service.pages.forms import see
 from tuner.service.pages.rendering import render
 
 router = APIRouter(route_class=PageRoute)
 RECENT_RERUNS = 50
+
+RerunFields: TypeAlias = Annotated[
+    Mapping[str, str], Depends(FormFields("record", "device", "shape", "key"))
+]
 
 
 @router.get("/evidence")
@@ -43,7 +52,7 @@ def show_evidence(request: Request, name: str, settings: SettingsDep) -> Respons
 
 
 @router.post("/reproductions")
-def reproduce(fields: FormDep, settings: SettingsDep) -> Response:
+def reproduce(fields: RerunFields, settings: SettingsDep) -> Response:
     """Ask for a rerun of a trial, a record or a study."""
     job, _ = api.launch_reproduce(
         fields.get("record", ""),

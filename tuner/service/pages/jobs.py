@@ -12,6 +12,7 @@ from tuner import api
 from tuner.service.dependencies import RowId
 from tuner.service.dependencies import SettingsDep
 from tuner.service.errors import PageRoute
+from tuner.service.pages.forms import NO_FIELDS
 from tuner.service.pages.forms import see
 from tuner.service.pages.rendering import render
 from tuner.service.pages.studies import is_live_job
@@ -50,7 +51,7 @@ def job_progress(
     return render(request, "parts/job_update.html", {**found, "changed": changed})
 
 
-@router.post("/{job_id}/{action}")
+@router.post("/{job_id}/{action}", dependencies=[NO_FIELDS])
 def change(job_id: RowId, action: api.JobAction, settings: SettingsDep) -> Response:
     """Pause, resume or cancel a job."""
     api.change_job(job_id, action, settings)

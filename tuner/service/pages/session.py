@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Annotated
+from typing import TypeAlias
 from urllib.parse import urlencode
 
 from fastapi import APIRouter
+from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,7 +16,8 @@ from tuner.service.dependencies import StateDep
 from tuner.service.errors import PageRoute
 from tuner.service.login_place import LOGIN_PATH
 from tuner.service.login_place import own_place
-from tuner.service.pages.forms import FormDep
+from tuner.service.pages.forms import FormFields
+from tuner.service.pages.forms import NO_FIELDS
 from tuner.service.pages.forms import see
 from tuner.service.pages.rendering import render
 from tuner.service.security import SESSION_COOKIE
@@ -20,17 +25,19 @@ from tuner.service.security import SESSION_S
 
 router = APIRouter(route_class=PageRoute)
 
+LoginFields: TypeAlias = Annotated[Mapping[str, str], Depends(FormFields("token", "to"))]
+
 
 @router.get("/login")
-def login(request: Request, failed: bool = False, to: str = "") -> Response:
+def login(request: Request, state: StateDep, failed: bool = False, to: str = "") -> Response:
     """Ask for the token; ``to`` is where it leads then."""
-    return render(request, "login.html", {"failed": failed, "to": own_place(to)})
+    return render(request, "login.html", {"failed": failed, "to": own_place(to, state.routes)})
 
 
 @router.post("/login")
-def begin(request: Request, fields: FormDep, state: StateDep) -> Response:
+def begin(request: Request, fields: LoginFields, state: StateDep) -> Response:
     """Start a session for who sends the token in the form field ``token``, and lead on."""
-    place = own_place(fields.get("to", ""))
+    place = own_place(fields.get("to", ""), state.routes)
     if not state.access.knows(fields.get("token", "")):
         again = {"failed": "1", **({"to": place} if place != "/" else {})}
         return see(f"{LOGIN_PATH}?{urlencode(again)}")
@@ -47,7 +54,7 @@ def begin(request: Request, fields: FormDep, state: StateDep) -> Response:
     return answer
 
 
-@router.post("/logout")
+@router.post("/logout", dependencies=[NO_FIELDS])
 def end() -> Response:
     """End the session in this browser."""
     answer = see("/login")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 from typing import Any
+from typing import TypeAlias
 from urllib.parse import urlencode
 
 from fastapi import APIRouter
+from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,8 +29,9 @@ from tuner.service.dependencies import StateDep
 from tuner.service.errors import PageRoute
 from tuner.service.errors import problem_of
 from tuner.service.pages.choices import device_names
-from tuner.service.pages.forms import FormDep
+from tuner.service.pages.forms import FormFields
 from tuner.service.pages.forms import new_key
+from tuner.service.pages.forms import NO_FIELDS
 from tuner.service.pages.forms import see
 from tuner.service.pages.rendering import render
 from tuner.service.routes.studies import StudyName
@@ -42,6 +46,10 @@ _LEFT = (StudyState.STOPPED, StudyState.CANCELLED, StudyState.FAILED)
 STUDIES_OF_A_PAGE = 50
 TRIALS_OF_A_PAGE = 200
 
+StudyFields: TypeAlias = Annotated[
+    Mapping[str, str], Depends(FormFields("study", "shapes", "budget", "device", "fresh", "key"))
+]
+
 
 @router.get("")
 def list_studies(
@@ -52,7 +60,7 @@ def list_studies(
 
 
 @router.post("")
-def launch(request: Request, fields: FormDep, state: StateDep) -> Response:
+def launch(request: Request, fields: StudyFields, state: StateDep) -> Response:
     """Ask for a study; what is wrong with the request is said beside the form."""
     try:
         job, _ = api.launch_study(
@@ -144,7 +152,7 @@ def list_trials(
     return render(request, "trials.html", context)
 
 
-@router.post("/{study}/{action}")
+@router.post("/{study}/{action}", dependencies=[NO_FIELDS])
 def change(study: RowId, action: api.JobAction, settings: SettingsDep) -> Response:
     """Pause, resume or cancel a study's newest job."""
     api.change_study(str(study), action, settings)

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from tuner import api
 from tuner.domain.identity import Plain
+from tuner.domain.patterns import IDEMPOTENCY_KEY_PATTERN
 from tuner.service import schemas
 from tuner.service.answers import csv_answer
 from tuner.service.answers import json_answer
@@ -39,9 +40,7 @@ router = APIRouter(prefix="/api/v1", tags=["jobs"])
 IdempotencyKey = Annotated[
     str | None,
     Header(
-        min_length=1,
-        max_length=200,
-        pattern=r"^[\x21-\x7e]+$",
+        pattern=IDEMPOTENCY_KEY_PATTERN,
         description="A second request with an equal key makes no second job",
     ),
 ]
