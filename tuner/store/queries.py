@@ -51,6 +51,7 @@ __all__ = [
     "BEST_COLUMNS",
     "SAMPLE_COLUMNS",
     "TRIAL_COLUMNS",
+    "begun_since",
     "best_candidates",
     "counts_by_outcome",
     "find_study",
@@ -89,6 +90,14 @@ def find_study(session: Session, name_or_id: str | int) -> StudySummary:
     if not found:
         raise NotFound(f"no study {text[:100]!r}", hint=f"{Way.LIST_STUDIES} lists them")
     return found[0]
+
+
+def begun_since(session: Session, study: StudySummary) -> int | None:
+    """Return the study that was begun next under a study's name; None where none was."""
+    is_like = (StudyRow.key == study.key) & (StudyRow.generation > study.generation)
+    return session.scalar(
+        select(func.min(StudyRow.id)).where(or_(StudyRow.previous_id == study.id, is_like))
+    )
 
 
 def counts_by_outcome(session: Session, study_id: int) -> dict[str, int]:
