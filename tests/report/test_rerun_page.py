@@ -56,7 +56,7 @@ def rerun_as_job(laboratory: Laboratory, record: str) -> int:
         job, _ = jobs.add_job(connection, JobKind.REPRODUCE, request, "cuda:0")
         job_running.claim_next(connection, me, "cuda:0")
     result = api.run_job(
-        JobKind.REPRODUCE, request, "cuda:0", settings, has_begun=False, on_study=opened.append
+        JobKind.REPRODUCE, request, "cuda:0", settings, study_id=None, on_study=opened.append
     )
     with open_store(settings.db, create=False, writable=True) as store:
         with store.transaction() as connection:

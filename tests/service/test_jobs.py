@@ -155,20 +155,20 @@ def test_a_study_of_other_shapes_has_its_own_name(place: Workplace) -> None:
 def test_a_fresh_job_that_was_stopped_goes_on_and_measures_the_rest(place: Workplace) -> None:
     studies: list[int] = []
 
-    def run(budget: str | None, *, fresh: bool, has_begun: bool) -> dict[str, object]:
+    def run(budget: str | None, *, fresh: bool, study_id: int | None) -> dict[str, object]:
         request = {
             "study": "planted", "shapes": None, "budget": budget, "device": None, "fresh": fresh,
         }  # fmt: skip
         return api.run_job(
-            JobKind.STUDY, request, "cpu", place.settings, has_begun=has_begun,
+            JobKind.STUDY, request, "cpu", place.settings, study_id=study_id,
             on_study=studies.append,
         )  # fmt: skip
 
     place.register("planted", "good", blocks=(32, 64))
-    run(None, fresh=False, has_begun=False)
-    begun = run("1", fresh=True, has_begun=False)
+    run(None, fresh=False, study_id=None)
+    begun = run("1", fresh=True, study_id=None)
     assert not begun["finished"]
-    ended = run(None, fresh=True, has_begun=True)
+    ended = run(None, fresh=True, study_id=2)
     assert ended["finished"]
     assert studies == [1, 2, 2]
     trials = api.page_trials("2", place.settings).items
@@ -242,7 +242,7 @@ def test_a_job_takes_no_folder_for_a_record(
     with pytest.raises(NotFound):
         api.run_job(
             JobKind.REPRODUCE, {"record": "12", "device": None, "shape": None}, "cpu",
-            place.settings, has_begun=False, on_study=lambda _: None,
+            place.settings, study_id=None, on_study=lambda _: None,
         )  # fmt: skip
 
 

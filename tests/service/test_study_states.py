@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
 from tuner import api
 from tuner.cli.studies import STUDY_COLUMNS
@@ -22,7 +23,10 @@ from tuner.store import jobs
 from tuner.store import open_store
 from tuner.store import Store
 from tuner.store.job_devices import register_device
+from tuner.store.models import StudyRow
+from tuner.store.owner import Owner
 from tuner.store.owner import this_process
+from tuner.store.table import table_of
 from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
 from tuner.testing.store_values import make_environment
@@ -192,6 +196,37 @@ def test_an_interrupted_trial_is_no_failure_of_its_config(
     groups = {each["name"]: each for each in api.study_figures(study_id, empty)["groups"]}
     (chart,) = groups["chart-slowdown"]["charts"]
     assert chart["figure"]["data"][1]["text"] == []
+
+
+def test_what_a_killed_process_left_is_not_shown_as_running(
+    make_client: Maker, store: Store, empty: Settings
+) -> None:
+    client = make_client(settings=empty)
+    job_id, study_id = begin_job(store)
+    end_as(store, job_id, "failed")
+    recorder = store.recorder()
+    recorder.open_study(make_definition("left"), fresh=False)
+    trial_id = recorder.start_trial(study_id, make_point(64), GEOMETRY)
+    killed = str(Owner(this_process().host, 4_000_000, "long-gone-1"))
+    with store.transaction() as connection:
+        connection.execute(update(table_of(StudyRow)).values(owner=killed))
+
+    progress = api.study_progress(study_id, empty)
+    assert (progress["counts"], progress["done"]) == ({"interrupted": 1}, 0)
+    (row,) = api.page_studies(empty).items
+    assert (row["trials"], row["running"], row["interrupted"]) == (1, 0, 1)
+    page = client.get(f"/studies/{study_id}").text
+    assert '1 <span class="outcome dim">interrupted</span>' in page
+    assert ">running<" not in page
+    assert client.get(f"/api/v1/studies/{study_id}").json()["counts"] == {"interrupted": 1}
+    for path in (f"/api/v1/studies/{study_id}/trials.csv", "/api/v1/exports/trials.csv"):
+        (line,) = csv.DictReader(client.get(path).text.splitlines())
+        assert (path, line["outcome"]) == (path, "interrupted")
+        assert line["message"] == "process 4000000 ended while the trial ran"
+    assert "interrupted" in client.get(f"/trials/{trial_id}").text
+    metrics = client.get("/metrics").text
+    assert re.search(r'tuner_trials_total{[^}]*outcome="interrupted"[^}]*} 1.0', metrics)
+    assert 'outcome="running"' not in metrics
 
 
 def test_a_study_that_found_nothing_is_not_finished_in_green(

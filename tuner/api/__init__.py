@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from tuner.api.jobs import newest_job as newest_job
     from tuner.api.jobs import pause_job as pause_job
     from tuner.api.jobs import resume_job as resume_job
-    from tuner.api.jobs import resume_study as resume_study
     from tuner.api.jobs import show_job as show_job
     from tuner.api.kernel_tuner import export_for_kernel_tuner as export_for_kernel_tuner
     from tuner.api.known_devices import DeviceMemory as DeviceMemory
@@ -78,6 +77,8 @@ if TYPE_CHECKING:
     from tuner.api.reporting import report_text as report_text
     from tuner.api.reporting import write_report as write_report
     from tuner.api.reproducing import reproduce as reproduce
+    from tuner.api.resuming import can_resume as can_resume
+    from tuner.api.resuming import resume_study as resume_study
     from tuner.api.simulating import simulate as simulate
     from tuner.api.studies import run_study as run_study
     from tuner.api.study_result import StudyResult as StudyResult
@@ -118,7 +119,6 @@ _NAMES = {
         "newest_job",
         "pause_job",
         "resume_job",
-        "resume_study",
         "show_job",
     ),
     "tuner.api.kernel_tuner": ("export_for_kernel_tuner",),
@@ -150,6 +150,7 @@ _NAMES = {
     "tuner.api.registered": ("registered_studies",),
     "tuner.api.reporting": ("report_text", "write_report"),
     "tuner.api.reproducing": ("reproduce",),
+    "tuner.api.resuming": ("can_resume", "resume_study"),
     "tuner.api.simulating": ("simulate",),
     "tuner.api.studies": ("run_study",),
     "tuner.api.study_result": ("StudyResult",),

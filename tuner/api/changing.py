@@ -9,7 +9,7 @@ from tuner.api.jobs import cancel_job
 from tuner.api.jobs import newest_job
 from tuner.api.jobs import pause_job
 from tuner.api.jobs import resume_job
-from tuner.api.jobs import resume_study
+from tuner.api.resuming import resume_study
 from tuner.domain.identity import Plain
 from tuner.errors import NotFound
 from tuner.settings import Settings

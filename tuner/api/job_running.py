@@ -23,7 +23,7 @@ def run_job(
     device_id: str,
     settings: Settings,
     *,
-    has_begun: bool,
+    study_id: int | None,
     on_study: Callable[[int], None],
 ) -> dict[str, Plain]:
     """Run a job to its end and return what it gave.
@@ -33,7 +33,8 @@ def run_job(
         request: As the queue stores it.
         device_id: Where to run.
         settings: Say which database, and where studies and operators are.
-        has_begun: It opened a study before: go on with it. A rerun begins again.
+        study_id: The last study that it opened before, or another job did that it takes over
+            from: it goes on with that one. None where it is to begin.
         on_study: Is told the id of each study that it opens.
 
     Raises:
@@ -52,6 +53,7 @@ def run_job(
             device=device_id,
             shape=request["shape"],
             stored_only=True,
+            go_on_from=study_id,
             listener=listen,
             settings=settings,
         )
@@ -65,7 +67,7 @@ def run_job(
         device=device_id,
         budget=None if budget is None else parse_budget(budget),
         fresh=request["fresh"],
-        go_on=has_begun,
+        go_on=study_id is not None,
         listener=listen,
         settings=settings,
     )

@@ -19,7 +19,6 @@ from tuner.domain.device import check_device_name
 from tuner.domain.identity import Plain
 from tuner.domain.patterns import IDEMPOTENCY_KEY_PATTERN
 from tuner.domain.patterns import IN_WORDS
-from tuner.domain.queue import ENDED
 from tuner.domain.queue import Job
 from tuner.domain.queue import JobKind
 from tuner.domain.workload import parse_shape
@@ -91,7 +90,7 @@ def launch_study(
             parse_budget(budget)
         asked = device_for(device, spec.device, settings)
         complete = {**request, "name": spec.name}  # what it will be stored under
-        return _add(store, JobKind.STUDY, complete, asked, idempotency_key)
+        return add_job(store, JobKind.STUDY, complete, asked, idempotency_key)
 
 
 def launch_reproduce(
@@ -135,7 +134,7 @@ def launch_reproduce(
         if shape is not None:
             subject.operator.check_shape(parse_shape(shape))
         asked = device or subject.device_id or settings.device
-        return _add(store, JobKind.REPRODUCE, request, asked, idempotency_key)
+        return add_job(store, JobKind.REPRODUCE, request, asked, idempotency_key)
 
 
 def show_job(job_id: int, settings: Settings) -> dict[str, Plain]:
@@ -161,39 +160,23 @@ def newest_job(study: str, settings: Settings) -> dict[str, Plain] | None:
         NotFound: There is no database.
     """
     with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        job = _newest(session, study)
+        job = read_newest_job(session, study)
     return None if job is None else job_row(job)
 
 
-def resume_study(study: str, settings: Settings) -> tuple[dict[str, Plain], bool]:
-    """Go on with a study: by its newest job, or, where that has ended, by a new one like it.
-
-    Args:
-        study: Name of a study, or id of a stored one.
-        settings: Say which database, and where studies and operators are.
-
-    Returns:
-        The job, and whether it is new.
-
-    Raises:
-        NotFound: There is no such study, or it is not registered.
-        Conflict: Its newest job is being cancelled.
-        DeviceUnavailable: No such device takes jobs.
-    """
+def read_newest_job(session: Session, study: str) -> Job | None:
+    """Return what ``newest_job`` does, from an open store."""
+    from tuner.store import jobs
     from tuner.store import queries
+    from tuner.store import study_states
 
-    with open_database(settings, create=False, writable=False) as store, store.session() as session:
-        job = _newest(session, study)
-        if job is None:
-            found = queries.find_study(session, study)
-            asked: dict[str, Plain] = {"study": found.name, "device": found.device_id}
-        elif job.state not in ENDED:
-            return resume_job(job.id, settings), False
-        else:
-            # On the device it had; with ``fresh``, it would begin again and not go on.
-            asked = {**job.request, "device": job.device_id, "fresh": False}
-            asked.pop("name", None)  # follows from the rest
-    return launch_study(**asked, settings=settings)
+    try:
+        found = queries.find_study(session, study)
+    except NotFound:
+        return jobs.newest_of_study(session, study, None)
+    if found.name == study:
+        return jobs.newest_of_study(session, study, found.id)
+    return study_states.newest_job(session, found.id)
 
 
 def pause_job(job_id: int, settings: Settings) -> dict[str, Plain]:
@@ -271,16 +254,38 @@ def _job_of_key(
         return jobs.find_by_key(session.connection(), key, kind, request)
 
 
-def _add(
-    store: Store, kind: JobKind, request: Mapping[str, Plain], asked: str, key: str | None
+def add_job(
+    store: Store,
+    kind: JobKind,
+    request: Mapping[str, Plain],
+    asked: str,
+    key: str | None,
+    *,
+    study_id: int | None = None,
 ) -> tuple[dict[str, Plain], bool]:
+    """Put a job into the queue of a device.
+
+    Args:
+        store: Where the queue is.
+        kind: What it does.
+        request: What is asked, checked and complete.
+        asked: The device; ``auto`` for the best that jobs are taken for.
+        key: Idempotency key.
+        study_id: A study to go on with; None where it opens its own.
+
+    Returns:
+        The job, and whether it is new.
+
+    Raises:
+        DeviceUnavailable: No such device takes jobs.
+    """
     from tuner.store import jobs
 
     check_device_name(asked)
     with store.session() as session:
         device_id = _device(session, asked)
     with store.transaction() as connection:
-        job, is_new = jobs.add_job(connection, kind, request, device_id, key)
+        job, is_new = jobs.add_job(connection, kind, request, device_id, key, study_id=study_id)
     return job_row(job), is_new
 
 
@@ -308,17 +313,3 @@ def _device(session: Session, asked: str) -> str:
             hint="name the device, or wait until a machine's `tuner work` has started",
         )
     return chosen
-
-
-def _newest(session: Session, study: str) -> Job | None:
-    from tuner.store import jobs
-    from tuner.store import queries
-    from tuner.store import study_states
-
-    try:
-        found = queries.find_study(session, study)
-    except NotFound:
-        return jobs.newest_of_study(session, study, None)
-    if found.name == study:
-        return jobs.newest_of_study(session, study, found.id)
-    return study_states.newest_job(session, found.id)

@@ -44,7 +44,7 @@ def job_progress(job_id: int, settings: Settings) -> dict[str, Plain]:
         job = jobs.read_job(session, job_id)
         study = None if job.study_id is None else read_progress(session, job.study_id)
     nothing: dict[str, Plain] = {
-        **dict.fromkeys(("study_id", "study", "planned")),
+        **dict.fromkeys(("study_id", "study", "planned", "begun_since")),
         "is_driven": False,
         "done": 0,
         "counts": {},
@@ -60,7 +60,9 @@ def job_progress(job_id: int, settings: Settings) -> dict[str, Plain]:
 
 
 def read_progress(session: Session, study: str | int) -> dict[str, Plain]:
-    """Return how far a study is, from an open store; ``is_driven``: a living process drives it.
+    """Return how far a study is, from an open store.
+
+    ``is_driven``: a living process drives it; ``begun_since``: the next study of its name.
 
     Raises:
         NotFound: There is no such study.
@@ -74,6 +76,7 @@ def read_progress(session: Session, study: str | int) -> dict[str, Plain]:
         "study_id": found.id,
         "study": found.name,
         "state": found.state.value,
+        "begun_since": queries.begun_since(session, found),
         "is_driven": bool(driven_studies(session.connection(), [found.id])),
         "planned": found.planned,
         "done": sum(count for name, count in found.counts.items() if name not in _NOT_DONE),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -16,7 +17,11 @@ from tuner.api.originals import is_folder
 from tuner.api.originals import read_folder_subject
 from tuner.api.originals import read_subject
 from tuner.api.originals import Subject
-from tuner.domain.outcome import Outcome
+from tuner.api.rerun_results import refused_rerun
+from tuner.api.rerun_results import RUN
+from tuner.api.rerun_results import run_of
+from tuner.api.rerun_results import store_reproductions
+from tuner.api.rerun_results import stored_rerun
 from tuner.domain.protocol import MEASUREMENT_VERSION
 from tuner.domain.protocol import Protocol
 from tuner.domain.study import REPRODUCES
@@ -45,8 +50,8 @@ from tuner.settings import Settings
 if TYPE_CHECKING:
     from tuner.store import Store
     from tuner.study.events import Listener
+    from tuner.study.rerun import PointKey
     from tuner.study.rerun import RerunPoint
-    from tuner.study.rerun import RerunTrial
     from tuner.worker.pool import DeviceWorker
 
 
@@ -67,6 +72,7 @@ def reproduce(
     shape: str | None = None,
     current_source: bool = False,
     stored_only: bool = False,
+    go_on_from: int | None = None,
     listener: Listener | None = None,
     settings: Settings | None = None,
 ) -> ReproductionReport:
@@ -81,6 +87,8 @@ def reproduce(
         shape: Run at this shape instead, such as ``"8x512"``.
         current_source: Run today's source instead of the stored one.
         stored_only: Take no folder, whatever is called as the record is: a folder brings code.
+        go_on_from: A study of a rerun that was asked for in the same words and not ended: what
+            its studies hold is not measured again.
         listener: Is told what happens.
         settings: None reads them from the environment and ``tuner.toml``.
 
@@ -103,9 +111,10 @@ def reproduce(
             parse_shape(shape)
         device_id = device or subject.device_id or settings.device
         worker = stack.enter_context(open_worker(device_id, settings))
-        session = _Session(subject, store, worker, listener or _ignore_event, settings)
+        run = secrets.token_hex(8) if go_on_from is None else run_of(store, go_on_from)
+        session = _Session(subject, store, worker, listener or _ignore_event, settings, run)
         report = _run(session, shape, current_source=current_source)
-        _store(store, report)
+        store_reproductions(store, report)
     return report
 
 
@@ -118,6 +127,7 @@ class _Session:
     worker: DeviceWorker
     listener: Listener
     settings: Settings
+    run: str | None  # the same in all studies of this rerun and in no others
 
     @property
     def is_cpu(self) -> bool:
@@ -181,18 +191,18 @@ def _measure_group(
     Returns:
         An entry for each, and the studies that hold the reruns.
     """
-    study_id, trials = _measure(session, protocol, group, suffix)
+    study_id, trial_ids = _measure(session, protocol, group, suffix)
     study_ids = [study_id]
     entries = {}
     for each in group:
-        rerun = _rerun(trials[each.point.point.key], each.original, study_id)
+        rerun = _rerun(session, each, study_id, trial_ids)
         entries[id(each)] = _entry(session, each, rerun, protocol)
     unsure = [each for each in group if _needs_second_look(entries[id(each)])]
     if unsure:
-        study_id, trials = _measure(session, protocol, unsure, suffix + "-again")
+        study_id, trial_ids = _measure(session, protocol, unsure, suffix + "-again")
         study_ids.append(study_id)
         for each in unsure:
-            again = _rerun(trials[each.point.point.key], each.original, study_id)
+            again = _rerun(session, each, study_id, trial_ids)
             both = merged(entries[id(each)].rerun, again)
             entries[id(each)] = _entry(session, each, both, protocol)
     return [entries[id(each)] for each in group], study_ids
@@ -287,8 +297,8 @@ def _protocol_now(stored: Protocol) -> Protocol:
 
 def _measure(
     session: _Session, protocol: Protocol, group: Sequence[_Planned], suffix: str
-) -> tuple[int, dict[tuple[str, str, str], RerunTrial]]:
-    """Run what shares a protocol as one study."""
+) -> tuple[int, dict[PointKey, int]]:
+    """Run what shares a protocol as one study; return it and the trial of each point."""
     from tuner.study.rerun import RerunRunner
 
     subject, worker = session.subject, session.worker
@@ -297,7 +307,7 @@ def _measure(
     definition = StudyDefinition(
         name=subject.name + suffix,
         operator=subject.operator.name,
-        spec=_spec(subject, protocol, group, worker.facts.device_id),
+        spec=_spec(session, protocol, group),
         device_id=worker.facts.device_id,
         environment=worker.environment,
         protocol=protocol,
@@ -318,21 +328,19 @@ def _measure(
         limits=subject.limits,
         quick=subject.quick,
     )
-    study_id, trials = runner.run()
-    return study_id, {each.point.key: each for each in trials}
+    return runner.run()
 
 
-def _spec(
-    subject: Subject, protocol: Protocol, group: Sequence[_Planned], device_id: str
-) -> dict[str, object]:
+def _spec(session: _Session, protocol: Protocol, group: Sequence[_Planned]) -> dict[str, object]:
     """Return what is stored as the study's file: a study of the same fields, and its origin."""
+    subject = session.subject
     workloads = list(dict.fromkeys(each.point.point.workload for each in group))
     return {
         "schema": 1,
         "name": subject.name,
         "description": f"Rerun of {subject.kind} {subject.id}",
         "operator": subject.operator.name,
-        "device": device_id,
+        "device": session.worker.facts.device_id,
         "shapes": [shape_text(each.shape) for each in workloads],
         "dtype": workloads[0].dtype,
         "scalars": dict(workloads[0].scalars),
@@ -340,34 +348,23 @@ def _spec(
         "protocol": protocol.as_plain(),
         "quick": asdict(subject.quick),
         "limits": asdict(subject.limits),
-        REPRODUCES: {"kind": subject.kind, "id": subject.id},
+        REPRODUCES: {
+            "kind": subject.kind,
+            "id": subject.id,
+            **({} if session.run is None else {RUN: session.run}),
+        },
     }
 
 
-def _rerun(trial: RerunTrial, original: Original, study_id: int) -> Rerun:
-    """Return what came out, from the stage that the original's samples are of."""
-    failure = trial.failure
-    reports = (trial.quick,) if original.is_quick else trial.processes
-    timed = [each.process for each in reports if each.process is not None and not failure]
-    errors = [
-        check.max_abs_error
-        for each in (trial.quick, *trial.processes)
-        for check in each.validations
-        if check.max_abs_error is not None
-    ]
-    return Rerun(
-        workload=trial.point.workload,
-        config=trial.point.config,
-        outcome=failure.outcome if failure else Outcome.OK,
-        message=failure.message if failure else "",
-        trial_id=trial.trial_id,
-        study_id=study_id,
-        processes_us=tuple(each.samples_us for each in timed),
-        build=trial.quick.build,
-        max_abs_error=max(errors, default=None),
-        launches_per_sample=tuple(each.launches_per_sample for each in timed),
-        submissions=tuple(each.submission for each in timed),
-    )
+def _rerun(
+    session: _Session, planned: _Planned, study_id: int, trial_ids: Mapping[PointKey, int]
+) -> Rerun:
+    """Return what came out of an original, as it is stored."""
+    point = planned.point.point
+    if planned.point.violation:
+        return refused_rerun(point, planned.point.violation, study_id)
+    is_quick = planned.original.is_quick
+    return stored_rerun(session.store, point, trial_ids[point.key], is_quick=is_quick)
 
 
 def _entry(session: _Session, planned: _Planned, rerun: Rerun, protocol: Protocol) -> Entry:
@@ -375,14 +372,6 @@ def _entry(session: _Session, planned: _Planned, rerun: Rerun, protocol: Protoco
     judgement = judge(planned.original, rerun, environment, protocol, is_cpu=is_cpu)
     changes = (*planned.changes, *build_changes(planned.original, rerun))
     return Entry(planned.original, rerun, judgement, changes)
-
-
-def _store(store: Store, report: ReproductionReport) -> None:
-    from tuner.store.reproductions import add_reproduction
-
-    with store.transaction() as connection:
-        for each in report.stored():
-            add_reproduction(connection, each)
 
 
 def _ignore_event(_event: object) -> None:

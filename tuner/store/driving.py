@@ -21,6 +21,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.store import leases
 from tuner.store import owner
 from tuner.store import rows
+from tuner.store.left_behind import cut_off_by
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
 from tuner.store.models import ProtocolRow
@@ -177,7 +178,7 @@ def _take_over(connection: Connection, study: RowMapping, planned: int) -> int:
                 f"{holder.pid}{where}",
                 hint="wait for it or end it; `--fresh` starts the study anew beside it",
             )
-        message = f"process {holder.pid} ended while the trial ran"
+        message = cut_off_by(holder)
     interrupted = interrupt_running(connection, study["id"], message)
     changes = {"owner": str(me), "owned_at": datetime.now(UTC), "planned": planned}
     update_row(connection, StudyRow, study["id"], changes)

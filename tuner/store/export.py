@@ -23,6 +23,9 @@ from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
 from tuner.domain.row_stream import RowStream
 from tuner.store.controls import run_drifts
+from tuner.store.left_behind import left_behind
+from tuner.store.left_behind import message_now
+from tuner.store.left_behind import outcome_now
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
 from tuner.store.models import ProcessRow
@@ -106,7 +109,9 @@ BEST_COLUMNS = TRIAL_COLUMNS
 
 def iter_trials(session: Session, *, study_id: int | None = None) -> RowStream:
     """Yield all trials, or a study's, in the order they were started."""
-    query = _trials(_TRIAL, study_id).order_by(TrialRow.id)
+    gone = left_behind(session, None if study_id is None else [study_id])
+    columns = {**_TRIAL, "outcome": outcome_now(gone), "message": message_now(gone)}
+    query = _trials(columns, study_id).order_by(TrialRow.id)
     return stream(session, query)
 
 

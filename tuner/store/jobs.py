@@ -46,8 +46,18 @@ def add_job(
     request: Mapping[str, Plain],
     device_id: str,
     key: str | None = None,
+    *,
+    study_id: int | None = None,
 ) -> tuple[Job, bool]:
     """Add a job to the queue, once for each key.
+
+    Args:
+        connection: Of the store.
+        kind: What it does.
+        request: What is asked.
+        device_id: Where it is to run.
+        key: Chosen by the client.
+        study_id: A study to go on with; None where it opens its own.
 
     Returns:
         The job, and whether it is new.
@@ -62,6 +72,7 @@ def add_job(
         "state": JobState.QUEUED.value,
         "wish": JobWish.RUN.value,
         "idempotency_key": key,
+        "study_id": study_id,
         "message": "",
         "created_at": datetime.now(UTC),
     }
@@ -161,13 +172,16 @@ def waiting_jobs(session: Session, limit: int) -> tuple[list[Job], dict[str, int
 
 
 def newest_of_study(session: Session, name: str, study_id: int | None) -> Job | None:
-    """Return the newest job that runs a study: one of this name, or this one itself."""
+    """Return the newest job that runs a study, or a rerun: of this name, or this one itself."""
     query = (
         select(JOB)
         .outerjoin(_STUDY, _STUDY.c.id == JOB.c.study_id)
         .where(
-            JOB.c.kind == JobKind.STUDY.value,
-            or_(_STUDY.c.name == name, JOB.c.study_id == study_id, JOB.c.study_id.is_(None)),
+            or_(
+                _STUDY.c.name == name,
+                JOB.c.study_id == study_id,
+                JOB.c.study_id.is_(None) & (JOB.c.kind == JobKind.STUDY.value),
+            ),
         )
         .order_by(JOB.c.id.desc())
     )

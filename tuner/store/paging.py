@@ -26,6 +26,10 @@ from tuner.domain.outcome import failed_count
 from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import RUNNING
 from tuner.store.leases import driven_studies
+from tuner.store.left_behind import left_behind
+from tuner.store.left_behind import LeftBehind
+from tuner.store.left_behind import message_now
+from tuner.store.left_behind import outcome_now
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
 from tuner.store.models import StudyRow
@@ -104,13 +108,14 @@ def trial_rows(
     session: Session, study_id: int, wanted: TrialFilter, *, after: int = 0, limit: int | None
 ) -> Iterator[dict[str, Plain]]:
     """Yield a study's trials in the order they were started, beyond the one with id ``after``."""
+    gone = left_behind(session, [study_id])
     query = (
-        _select(_TRIAL)
+        _select({**_TRIAL, "outcome": outcome_now(gone), "message": message_now(gone)})
         .select_from(TrialRow)
         .join(StudyRow, StudyRow.id == TrialRow.study_id)
         .join(WorkloadRow, WorkloadRow.id == TrialRow.workload_id)
         .join(ImplementationRow, ImplementationRow.id == TrialRow.implementation_id)
-        .where(TrialRow.study_id == study_id, TrialRow.id > after, *_conditions(wanted))
+        .where(TrialRow.study_id == study_id, TrialRow.id > after, *_conditions(wanted, gone))
         .order_by(TrialRow.id)
         .limit(limit)
         .execution_options(yield_per=_CHUNK_ROWS)
@@ -229,11 +234,11 @@ def _reproduction_row(stored: StoredReproduction) -> dict[str, Plain]:
     }
 
 
-def _conditions(wanted: TrialFilter) -> list[ColumnElement[bool]]:
+def _conditions(wanted: TrialFilter, gone: LeftBehind) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.outcome is not None:
         value = None if wanted.outcome == RUNNING else wanted.outcome
-        found.append(TrialRow.outcome == value)
+        found.append(outcome_now(gone) == value)
     if wanted.implementation is not None:
         found.append(ImplementationRow.name == wanted.implementation)
     if wanted.shape is not None:

@@ -33,6 +33,9 @@ from tuner.store.export import iter_samples
 from tuner.store.export import iter_trials
 from tuner.store.export import SAMPLE_COLUMNS
 from tuner.store.export import TRIAL_COLUMNS
+from tuner.store.left_behind import left_behind
+from tuner.store.left_behind import LeftBehind
+from tuner.store.left_behind import outcome_now
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import ImplementationRow
 from tuner.store.models import ProtocolRow
@@ -51,6 +54,7 @@ __all__ = [
     "BEST_COLUMNS",
     "SAMPLE_COLUMNS",
     "TRIAL_COLUMNS",
+    "begun_since",
     "best_candidates",
     "counts_by_outcome",
     "find_study",
@@ -91,6 +95,14 @@ def find_study(session: Session, name_or_id: str | int) -> StudySummary:
     return found[0]
 
 
+def begun_since(session: Session, study: StudySummary) -> int | None:
+    """Return the study that was begun next under a study's name; None where none was."""
+    is_like = (StudyRow.key == study.key) & (StudyRow.generation > study.generation)
+    return session.scalar(
+        select(func.min(StudyRow.id)).where(or_(StudyRow.previous_id == study.id, is_like))
+    )
+
+
 def counts_by_outcome(session: Session, study_id: int) -> dict[str, int]:
     """Return how many trials ended in each way, in the order of ``Outcome``, then ``running``."""
     return outcome_counts(session, [study_id]).get(study_id, {})
@@ -103,12 +115,19 @@ def outcome_counts(session: Session, study_ids: Sequence[int]) -> dict[int, dict
         .where(TrialRow.study_id.in_(study_ids))
         .group_by(TrialRow.study_id, TrialRow.outcome)
     )
-    order = [*(outcome.value for outcome in Outcome), None]
-    found = sorted(session.execute(query), key=lambda row: order.index(row[1]))
+    found = session.execute(query).all()
+    open_ones = {study_id for study_id, outcome, _ in found if outcome is None}
+    gone = left_behind(session, sorted(open_ones)) if open_ones else {}
     counts: dict[int, dict[str, int]] = {}
     for study_id, outcome, count in found:
-        counts.setdefault(study_id, {})[outcome or RUNNING] = count
-    return counts
+        of_study = counts.setdefault(study_id, {})
+        name = outcome or (Outcome.INTERRUPTED.value if study_id in gone else RUNNING)
+        of_study[name] = of_study.get(name, 0) + count
+    order = [*(outcome.value for outcome in Outcome), RUNNING]
+    return {
+        study_id: {name: of_study[name] for name in order if name in of_study}
+        for study_id, of_study in counts.items()
+    }
 
 
 def newest_confirmed_study(session: Session) -> StudySummary | None:
@@ -134,13 +153,14 @@ def list_trials(
         outcome: Only those that ended this way; ``running`` for those that have not.
         confirmed_only: Only those measured by the full protocol, here or where taken over from.
     """
+    gone = left_behind(session, [study_id])
     query = _trial_query().where(TrialRow.study_id == study_id).order_by(TrialRow.id)
     if outcome is not None:
         value = None if str(outcome) == RUNNING else str(outcome)
-        query = query.where(TrialRow.outcome == value)
+        query = query.where(outcome_now(gone) == value)
     if confirmed_only:
         query = query.where(_is_confirmed())
-    return [_trial_summary(row) for row in session.execute(query)]
+    return [_trial_summary(row, gone) for row in session.execute(query)]
 
 
 def trial_detail(session: Session, trial_id: int) -> TrialDetail:
@@ -154,7 +174,8 @@ def trial_detail(session: Session, trial_id: int) -> TrialDetail:
         row = session.execute(_trial_query().where(TrialRow.id == trial_id)).first()
     if row is None:
         raise NotFound(f"no trial {trial_id}", hint=f"{Way.LIST_TRIALS} lists a study's")
-    return trial_parts(session, _trial_summary(row), row.TrialRow)
+    gone = {} if row.TrialRow.outcome else left_behind(session, [row.TrialRow.study_id])
+    return trial_parts(session, _trial_summary(row, gone), row.TrialRow)
 
 
 def trial_logs(session: Session, trial_ids: Sequence[int]) -> dict[int, str]:
@@ -277,8 +298,10 @@ def _workload(row: WorkloadRow) -> Workload:
     return rows.read_workload(row.operator, row.shape, row.strides, row.dtype, row.scalars)
 
 
-def _trial_summary(row: Row[Any]) -> TrialSummary:
+def _trial_summary(row: Row[Any], gone: LeftBehind) -> TrialSummary:
     trial: TrialRow = row.TrialRow
+    is_cut_off = trial.outcome is None and trial.study_id in gone
+    outcome = Outcome.INTERRUPTED.value if is_cut_off else trial.outcome
     return TrialSummary(
         id=trial.id,
         study_id=trial.study_id,
@@ -288,9 +311,9 @@ def _trial_summary(row: Row[Any]) -> TrialSummary:
         workload=_workload(row.WorkloadRow),
         config=rows.read_config(trial.config),
         attempt=trial.attempt,
-        outcome=Outcome(trial.outcome) if trial.outcome else None,
+        outcome=Outcome(outcome) if outcome else None,
         stage=Stage(trial.stage) if trial.stage else None,
-        message=trial.message,
+        message=gone[trial.study_id] if is_cut_off else trial.message,
         quick_median_us=trial.quick_median_us,
         confirmed=trial.confirmed,
         median_us=trial.median_us,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from sqlalchemy import func
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import RUNNING
 from tuner.domain.outcome import Stage
 from tuner.domain.queue import JobState
 from tuner.store.job_models import DeviceRow
 from tuner.store.job_models import JobRow
+from tuner.store.left_behind import left_behind
 from tuner.store.models import EnvironmentRow
 from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
@@ -25,20 +29,19 @@ def trials_by_outcome(session: Session) -> list[tuple[str, str, str, int]]:
         .subquery()
     )
     query = (
-        select(
-            counted.c.outcome,
-            StudyRow.device_id,
-            EnvironmentRow.architecture,
-            func.sum(counted.c.count),
-        )
+        select(counted, StudyRow.device_id, EnvironmentRow.architecture)
         .join(StudyRow, StudyRow.id == counted.c.study_id)
         .join(EnvironmentRow, EnvironmentRow.id == StudyRow.environment_id)
-        .group_by(counted.c.outcome, StudyRow.device_id, EnvironmentRow.architecture)
-        .order_by(StudyRow.device_id, EnvironmentRow.architecture, counted.c.outcome)
     )
+    found = session.execute(query).all()
+    gone = left_behind(session)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for study_id, outcome, count, device_id, architecture in found:
+        name = outcome or (Outcome.INTERRUPTED.value if study_id in gone else RUNNING)
+        counts[device_id, architecture, name] += count
     return [
-        (outcome or RUNNING, device_id, architecture, int(count))
-        for outcome, device_id, architecture, count in session.execute(query)
+        (name, device_id, architecture, count)
+        for (device_id, architecture, name), count in sorted(counts.items())
     ]
 
 

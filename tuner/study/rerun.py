@@ -1,7 +1,8 @@
 """Measures stored results again: built from the stored source, by the stored protocol.
 
 The same path as a study's: checked and sampled briefly in a warm worker, then confirmed in fresh
-processes, the results of one workload interleaved. The rerun is a study of its own.
+processes, the results of one workload interleaved. The rerun is a study of its own, and goes on
+where it was stopped as others do.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
+from typing import TypeAlias
 
 from tuner.domain.device import DeviceFacts
 from tuner.domain.identity import Config
@@ -30,6 +32,7 @@ from tuner.domain.space import first_violation
 from tuner.domain.stats import median
 from tuner.domain.study import SkippedPoint
 from tuner.domain.study import SourceText
+from tuner.domain.study import StoredTrial
 from tuner.domain.study import StudyDefinition
 from tuner.domain.study import TrialPoint
 from tuner.domain.workload import Workload
@@ -46,6 +49,7 @@ from tuner.study.controls import ControlRounds
 from tuner.study.recorder import Recorder
 from tuner.study.screening import WarmWorker
 
+PointKey: TypeAlias = tuple[str, str, str]
 _IGNORED_CHARACTERS = str.maketrans("", "", "_- ")
 
 
@@ -66,29 +70,6 @@ class RerunPoint:
     problem: Problem
     bytes_moved: int
     violation: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RerunTrial:
-    """What came out of one result.
-
-    Attributes:
-        point: What it is about.
-        trial_id: Row of its trial; None where the device refused the config.
-        quick: Report of the warm worker.
-        processes: Report of each fresh process, up to the first that failed.
-    """
-
-    point: TrialPoint
-    trial_id: int | None
-    quick: TrialReport
-    processes: tuple[TrialReport, ...] = ()
-
-    @property
-    def failure(self) -> Failure | None:
-        """The first failure, or None."""
-        failures = (each.failure for each in (self.quick, *self.processes))
-        return next((each for each in failures if each is not None), None)
 
 
 def rebuild(
@@ -196,29 +177,62 @@ class RerunRunner:
     quick: QuickStage = field(default_factory=QuickStage)
     _study_id: int = 0
 
-    def run(self) -> tuple[int, list[RerunTrial]]:
-        """Measure everything and return the study's id and the trials, in the order given.
+    def run(self) -> tuple[int, dict[PointKey, int]]:
+        """Measure everything, but for what is stored of an earlier run of this very rerun.
+
+        Returns:
+            The study's id, and the trial of each point; of one that the device refuses, none.
 
         Raises:
-            EnvironmentProblem: The device was lost again and again.
+            EnvironmentProblem: The device was lost again and again, or another process drives
+                this study.
         """
-        opened = self.recorder.open_study(self.definition, fresh=True)
+        opened = self.recorder.open_study(self.definition, fresh=False)
         self._study_id = opened.study_id
-        self.listener(events.StudyOpened(opened.study_id, opened.state, self.definition, 0))
+        if opened.state != "finished":
+            stored = len(self._stored())
+            self.listener(events.StudyOpened(self._study_id, opened.state, self.definition, stored))
+            self._run_all()
+            self.recorder.finish_study(self._study_id)
+            self.listener(events.StudyEnded(self._study_id, finished=True))
+        return self._study_id, {key: each.trial_id for key, each in self._stored().items()}
+
+    def _run_all(self) -> None:
         refused = [
             SkippedPoint(each.point, each.violation) for each in self.points if each.violation
         ]
-        self.recorder.skip_points(opened.study_id, refused)
-        trials = {each.point.key: self._first_stage(each) for each in self.points}
+        self.recorder.skip_points(self._study_id, refused)
+        stored = self._stored()
+        for each in self.points:
+            if not each.violation and each.point.key not in stored:
+                self._first_stage(each)
         controls = self._controls()
         for workload in dict.fromkeys(each.point.workload for each in self.points):
-            controls.measure(self._study_id, workload, self.recorder.stored_trials(self._study_id))
-            self._confirm(workload, trials)
+            if not self._unconfirmed(workload):
+                continue
+            controls.measure(self._study_id, workload, self._stored().values())
+            self._confirm(workload)
             if controls.begun(workload):
                 controls.measure(self._study_id, workload, ())
-        self.recorder.finish_study(opened.study_id)
-        self.listener(events.StudyEnded(opened.study_id, finished=True))
-        return opened.study_id, [trials[each.point.key] for each in self.points]
+
+    def _stored(self) -> dict[PointKey, StoredTrial]:
+        """Return the trials that were run to their end, the last of several attempts."""
+        trials = self.recorder.stored_trials(self._study_id)
+        left_out = (None, Outcome.INTERRUPTED, Outcome.SKIPPED)
+        return {each.point.key: each for each in trials if each.outcome not in left_out}
+
+    def _unconfirmed(self, workload: Workload) -> list[tuple[RerunPoint, StoredTrial]]:
+        """Return the valid results of a workload that need more confirming processes."""
+        stored = self._stored()
+        found = ((each, stored.get(each.point.key)) for each in self.points)
+        return [
+            (each, trial)
+            for each, trial in found
+            if trial is not None
+            and each.point.workload == workload
+            and trial.outcome is Outcome.OK
+            and not trial.confirmed
+        ]
 
     def _controls(self) -> ControlRounds:
         kernels = {each.point.key: each.kernel for each in self.points}
@@ -231,10 +245,7 @@ class RerunRunner:
             lambda point: kernels[point.key],
         )
 
-    def _first_stage(self, each: RerunPoint) -> RerunTrial:
-        if each.violation:
-            failure = Failure(Outcome.SKIPPED, Stage.PLAN, each.violation)
-            return RerunTrial(each.point, None, TrialReport(failure))
+    def _first_stage(self, each: RerunPoint) -> None:
         self.listener(events.TrialBegun(each.point))
         sampling = sampling_of(self.definition.protocol, self.quick)
         trial_id = self.recorder.start_trial(self._study_id, each.point, each.kernel.geometry)
@@ -256,9 +267,8 @@ class RerunRunner:
                 median(timed.samples_us) if timed else None,
             )
         )
-        return RerunTrial(each.point, trial_id, report)
 
-    def _confirm(self, workload: Workload, trials: dict[tuple[str, str, str], RerunTrial]) -> None:
+    def _confirm(self, workload: Workload) -> None:
         points = [each for each in self.points if each.point.workload == workload]
         kernels = tuple(each.kernel for each in points)
         job = ConfirmJob(kernels, points[0].problem, sampling_of(self.definition.protocol))
@@ -268,17 +278,20 @@ class RerunRunner:
         )
         try:
             for process in range(self.definition.protocol.processes):
-                left = [each for each in points if trials[each.point.key].failure is None]
+                left = [
+                    (each, trial)
+                    for each, trial in self._unconfirmed(workload)
+                    if process not in trial.confirm_processes
+                ]
                 if left:
-                    self._confirm_process(workload, left, trials, process, workers)
+                    self._confirm_process(workload, left, process, workers)
         finally:
             workers.close()
 
     def _confirm_process(
         self,
         workload: Workload,
-        left: Sequence[RerunPoint],
-        trials: dict[tuple[str, str, str], RerunTrial],
+        left: Sequence[tuple[RerunPoint, StoredTrial]],
         process: int,
         workers: FreshWorkers,
     ) -> None:
@@ -286,8 +299,8 @@ class RerunRunner:
         self.listener(events.Confirming(workload, process, protocol.processes, len(left)))
         reports = confirm_once(
             workers.take,
-            [each.kernel for each in left],
-            left[0].problem,
+            [each.kernel for each, _ in left],
+            left[0][0].problem,
             sampling_of(protocol),
             self.limits,
             process=process,
@@ -297,10 +310,5 @@ class RerunRunner:
                 f"the device was lost again and again while {workload.shape_text} was rerun",
                 hint="check the device with `tuner doctor`, then reproduce again",
             )
-        pairs = []
-        for each, report in zip(left, reports, strict=True):
-            trial = trials[each.point.key]
-            trials[each.point.key] = replace(trial, processes=(*trial.processes, report))
-            assert trial.trial_id is not None  # only refused points have none
-            pairs.append((trial.trial_id, report))
+        pairs = [(trial.trial_id, report) for (_, trial), report in zip(left, reports, strict=True)]
         self.recorder.record_confirmation(process, pairs, required=protocol.processes)

@@ -40,9 +40,7 @@ from tuner.settings import Settings
 
 router = APIRouter(prefix="/studies", route_class=PageRoute)
 
-# What will change without anybody's doing, and what somebody may go on with.
-_MOVING = (StudyState.QUEUED, StudyState.RUNNING)
-_LEFT = (StudyState.STOPPED, StudyState.CANCELLED, StudyState.FAILED)
+_MOVING = (StudyState.QUEUED, StudyState.RUNNING)  # will change without anybody's doing
 STUDIES_OF_A_PAGE = 50
 TRIALS_OF_A_PAGE = 200
 
@@ -192,7 +190,7 @@ def _progress(study: int, settings: Settings) -> dict[str, Any]:
         "job": job,
         "is_live": is_live,
         "key": new_key(),
-        "can_resume": state in _LEFT and not is_live,
+        "can_resume": not is_live and api.can_resume(study, settings),
         "seen": "-".join([state, *([job["state"], job["wish"]] if job is not None else [])]),
     }
 

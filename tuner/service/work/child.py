@@ -53,7 +53,7 @@ def _run(message: Mapping[str, Plain], replies: TextIO) -> dict[str, Plain]:
         message["request"],
         message["device_id"],
         read_settings(message["settings"]),
-        has_begun=message["has_begun"],
+        study_id=message["study_id"],
         on_study=lambda study_id: _reply(replies, {"study_id": study_id}),
     )
 

@@ -38,7 +38,7 @@ class RunningJob:
             "kind": job.kind.value,
             "request": dict(job.request),
             "device_id": job.device_id,
-            "has_begun": job.study_id is not None,
+            "study_id": job.study_id,
         }
         self._process = start_child("tuner.service.work.child", message, reply=True)
         assert self._process.stdout is not None
