@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tuner.api.common import open_database
 from tuner.api.job_rows import job_row
 from tuner.api.progress import read_progress
+from tuner.domain.evidence import AGAIN
 from tuner.domain.evidence import OriginalKind
 from tuner.domain.identity import Config
 from tuner.domain.identity import Plain
@@ -67,7 +68,7 @@ class JobView:
 
     Attributes:
         job: As every answer shows it.
-        studies: How far each study is that it opened: two where a rerun took a second look.
+        studies: How far each study is that it opened, with ``part``: which part of a rerun it is.
         reruns: Each result that it ran again, once all are judged.
     """
 
@@ -93,19 +94,48 @@ def job_view(job_id: int, settings: Settings) -> JobView:
             trials = _trials(session, study_ids)
             found = reproductions_in(session, study_ids)
             reruns = tuple(view for each in found if (view := _rerun(session, each, trials)))
-        studies = tuple(read_progress(session, each) for each in study_ids)
+        parts = _parts(session, study_ids)
+        studies = tuple(
+            {**read_progress(session, each), "part": part}
+            for each, part in zip(study_ids, parts, strict=True)
+        )
     return JobView(job_row(job), studies, reruns)
 
 
 def _study_ids(session: Session, job: Job) -> Sequence[int]:
-    from tuner.store.reproductions import looks_up_to
+    from tuner.store.reruns import studies_of_rerun
 
     if job.study_id is None:
         return ()
     if job.kind is JobKind.STUDY:
         return (job.study_id,)
     found: Sequence[int] | None = (job.result or {}).get("rerun_study_ids")
-    return found or looks_up_to(session, job.study_id)
+    return found or studies_of_rerun(session, job.study_id)
+
+
+def _parts(session: Session, study_ids: Sequence[int]) -> list[str]:
+    """Say of each study of a rerun what sets it apart from the others; "" where nothing does.
+
+    Results whose protocols differ, as imported ones of two input cases do, take a study each.
+    """
+    from tuner.store import queries
+
+    studies = [queries.find_study(session, each) for each in study_ids]
+    names = [each.name for each in studies]
+    is_again = [
+        name.endswith(AGAIN) and name.removesuffix(AGAIN) in names[:place]
+        for place, name in enumerate(names)
+    ]
+    protocols = {each.protocol_key for each in studies}
+    found = []
+    for study, again in zip(studies, is_again, strict=True):
+        case = study.spec.get("protocol", {}).get("input_case")
+        text = f"input case {case}" if case and len(protocols) > 1 else ""
+        if again:
+            text = f"{text}: " if text else ""
+            text += "what was not the same, measured again"
+        found.append(text)
+    return found
 
 
 def _trials(session: Session, study_ids: Sequence[int]) -> dict[int, TrialSummary]:

@@ -32,6 +32,7 @@ ORIGINAL_KINDS: tuple[OriginalKind, ...] = ("trial", "record", "study", "folder"
 VERDICTS: tuple[Verdict, ...] = (
     *("same", "faster", "slower", "ambiguous", "wrong", "not_comparable"),
 )
+AGAIN = "-again"  # what the study of a second look is called, after the first one's
 # Sets are named on the command line, where a bare number means a row.
 EVIDENCE_NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")
 
