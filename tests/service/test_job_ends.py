@@ -80,3 +80,4 @@ def test_what_came_of_a_rerun_is_said(
     row = job_row(make_job(JobKind.REPRODUCE, state, result, "said"))
     assert (row["ending"], row["summary"], row["verdict"]) == (ending, summary, verdict)
     assert row["shapes"] is None
+    assert (row["study"], row["subject"]) == ("study:1", "study 1")

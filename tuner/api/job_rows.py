@@ -25,6 +25,7 @@ _OF_VERDICTS: Mapping[str, Ending] = {
     "slower": "bad",
     "wrong": "bad",
 }
+_KINDS = {"study": "study", "record": "evidence"}
 _OF_STATES: Mapping[JobState, Ending] = {JobState.FAILED: "bad", JobState.CANCELLED: "partial"}
 
 
@@ -39,12 +40,27 @@ def job_row(job: Job) -> dict[str, Plain]:
     ending, summary = _came_of(job)
     return {
         "study": request["study" if job.kind is JobKind.STUDY else "record"],
+        "subject": _subject(job),
         "shapes": request.get("shapes") or (None if shape is None else [shape]),
         **row,
         "verdict": result.get("verdict"),
         "ending": ending,
         "summary": summary,
     }
+
+
+def _subject(job: Job) -> str:
+    """Say what a job runs, with its kind: a number alone reads as the id of anything."""
+    if job.kind is JobKind.STUDY:
+        return f"study {job.request['study']}"
+    record = str(job.request["record"])
+    prefix, colon, name = record.partition(":")
+    if colon and prefix in ("study", "evidence"):
+        return f"{prefix} {name}"
+    is_number = record.isascii() and record.isdecimal()
+    # Of a name; jobs of earlier versions do not say what it is of.
+    kind = "trial" if is_number else _KINDS.get(job.request.get("kind", ""), "record")
+    return f"{kind} {record}"
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

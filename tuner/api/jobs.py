@@ -133,7 +133,8 @@ def launch_reproduce(
         if shape is not None:
             subject.operator.check_shape(parse_shape(shape))
         asked = device or subject.device_id or settings.device
-        return add_job(store, JobKind.REPRODUCE, request, asked, idempotency_key)
+        complete = {**request, "kind": subject.kind}  # a name alone does not say it
+        return add_job(store, JobKind.REPRODUCE, complete, asked, idempotency_key)
 
 
 def show_job(job_id: int, settings: Settings) -> dict[str, Plain]:
