@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Literal
 from typing import TypeAlias
 
@@ -98,9 +99,20 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 
 def _rerun_text(result: Mapping[str, Plain]) -> str:
     verdict, ratio = str(result["verdict"]).replace("_", " "), result.get("ratio")
-    reasons = result.get("reasons") or []  # jobs of earlier versions kept none
-    if ratio is None:
-        return f"{verdict}: {reasons[0]}" if reasons else verdict
-    text = f"{verdict}: {number(ratio)} times the recorded time"
     low, high = result.get("ratio_low"), result.get("ratio_high")
-    return text if low is None else f"{text} (95 % {number(low)} to {number(high)})"
+    times = None if ratio is None else f"{number(ratio)} times the recorded time"
+    if low is not None:
+        times = f"{times} (95 % {number(low)} to {number(high)})"
+    # Where times were judged they say most; else why they could not be.
+    reason = None if low is not None else _main_reason(verdict, result.get("reasons") or [])
+    return f"{verdict}: {'; '.join(filter(None, (reason, times)))}".removesuffix(": ")
+
+
+def _main_reason(verdict: str, reasons: Sequence[str]) -> str:
+    """Return the first reason; where it only counts results of the verdict, with the next one."""
+    first, *others = reasons or [""]  # jobs of earlier versions kept none
+    counted = first.removesuffix(f": {verdict}")
+    if counted == first or not others:
+        return first
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    return f"{counted}: {others[0]}{more}"
