@@ -349,7 +349,7 @@ def test_what_has_no_samples_is_refused(laboratory: Laboratory) -> None:
         laboratory.reproduce(laboratory.only_trial(study))
     with pytest.raises(UsageError, match="no confirmed trial"):
         laboratory.reproduce(study_name(study))
-    with pytest.raises(NotFound, match="no trial, study, evidence or folder"):
+    with pytest.raises(NotFound, match="no trial, study or evidence"):
         laboratory.reproduce("nothing")
     assert len(api.page_studies(laboratory.settings).items) == 1
 

@@ -493,3 +493,27 @@ def test_snippets_launch_the_config() -> None:
     )
     assert "kernel[(...,)]" in triton_snippet(launch(geometry=None))
     assert "dim3(...)" in hip_snippet(launch(geometry=None))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "fields", "said"),
+    [
+        ("GET", "/jobs?cursor=none", {}, "begin with the first page of the list"),
+        ("GET", "/studies/1/trials?cursor=none", {}, "begin with the first page of the list"),
+        ("GET", "/trials/999", {}, "the page of a study leads to its trials"),
+        ("GET", "/evidence/nosuch", {}, "the page Evidence lists what is stored; whoever runs"),
+        ("POST", "/studies", {"study": "planted", "device": "cuda:3"}, "there are cpu; whoever"),
+        ("POST", "/studies", {"study": "nosuch"}, "whoever runs the service can add a folder"),
+        ("POST", "/reproductions", {"record": "nosuch"}, "no trial, study or evidence &#39;nosuch"),
+        ("POST", "/studies/99/pause", {}, "no study &#39;99&#39;"),
+    ],
+)
+def test_errors_speak_of_pages_and_not_of_commands(
+    client: TestClient, method: str, path: str, fields: dict[str, str], said: str
+) -> None:
+    answer = client.request(method, path, data=fields, headers={"Accept": "text/html"})
+    assert answer.status_code >= 400
+    main = answer.text.partition("<main")[2].partition("</main>")[0]
+    problem = main.partition('role="alert"')[2].partition("</div>")[0] or main
+    assert said in problem
+    assert not re.search(r"`|--[a-z]|folder &#39;", problem)

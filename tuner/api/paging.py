@@ -26,6 +26,7 @@ from tuner.domain.workload import parse_shape
 from tuner.domain.workload import shape_text
 from tuner.errors import UsageError
 from tuner.settings import Settings
+from tuner.ways import Way
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -290,6 +291,6 @@ def _read_cursor(cursor: str | None, scope: str) -> int | None:
     if text[:_SCOPE_DIGITS] != scope or not is_id:
         raise UsageError(
             "the cursor is not one of this list",
-            hint="pass back `next` of the page before, with the same filters",
+            hint=Way.NEXT_PAGE,
         )
     return int(digits)

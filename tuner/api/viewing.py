@@ -17,6 +17,7 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import RUNNING
 from tuner.errors import UsageError
 from tuner.settings import Settings
+from tuner.ways import Way
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -266,7 +267,7 @@ def check_size(study: StudySummary) -> None:
     if stored > MAX_TRIALS_OF_A_PAGE:
         raise UsageError(
             f"study {study.name} has {stored} trials, too many for one page",
-            hint=f"its CSV files have all; so has `tuner report {study.id}`, where the database is",
+            hint=f"its CSV files have all; {Way.REPORT_STUDY.of(study.id)}",
         )
 
 

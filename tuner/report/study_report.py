@@ -323,7 +323,7 @@ def _sampled(session: Session, study: StudySummary, trial_id: int) -> SampledTri
     if trial.study_id != study.id:
         raise NotFound(
             f"trial {trial_id} is not one of study {study.name}",
-            hint=f"{Way.LIST_TRIALS.of(study.id)} lists its trials",
+            hint=f"choose one of {Way.LIST_TRIALS.of(study.id)}",
         )
     stages: dict[str, list[tuple[float, ...]]] = {}
     for process in detail.processes:
