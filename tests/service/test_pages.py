@@ -225,6 +225,12 @@ def test_what_was_not_measured_is_not_found_and_nonsense_an_error(reader: TestCl
         assert asked.json()["message"] in Seen(unknown.text).text
         assert "run a study with this shape" in Seen(unknown.text).text
         assert ("Answer from the nearest shape" in unknown.text) == (not target.startswith("arch"))
+    # Where nothing was measured at all, no shape is nearest.
+    for more in ("operator=nosuch", "operator=planted&dtype=float16", "operator=rmsnorm"):
+        nothing = reader.get(f"/lookup?{more}&shape=7x7&target=device:cpu")
+        assert nothing.status_code in (400, 404)
+        assert "nearest shape that" not in nothing.text
+        assert ("run a study" in nothing.text) == (more == "operator=rmsnorm")
     for wrong in ("operator=planted&shape=7", "operator=planted&shape=7x7&target=path:/etc"):
         assert reader.get(f"/lookup?{wrong}").status_code == 400
 
