@@ -523,3 +523,18 @@ def test_errors_speak_of_pages_and_not_of_commands(
     problem = main.partition('role="alert"')[2].partition("</div>")[0] or main
     assert said in problem
     assert not re.search(r"`|--[a-z]|folder &#39;", problem)
+
+
+def test_every_rounded_figure_of_a_study_has_all_its_digits(reader: TestClient) -> None:
+    text = reader.get("/studies/1").text
+    view = api.study_view(1, reader.app.state.service.settings)  # type: ignore[attr-defined]
+    slower = next(each.slower for each in view.workloads if each.slower)
+    for value in slower:
+        assert f'<data value="{value!r}" title="{value!r}">{value:.3f}</data>' in text
+    shown = Seen(text).text
+    for row in view.controls.rows:
+        cells = dict(zip(view.controls.columns, row, strict=True))
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", cells["run"].text)
+        assert cells["run"].text in shown
+        for name in ("null kernel µs", "copy µs", "copy GB/s", "sentinel µs", "drift"):
+            assert f'<data value="{cells[name].exact}"' in text, name

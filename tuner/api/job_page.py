@@ -19,7 +19,6 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.queue import Job
 from tuner.domain.queue import JobKind
 from tuner.report.shown import MISSING
-from tuner.report.shown import number
 from tuner.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +35,8 @@ class RerunView:
     Attributes:
         original_kind: ``trial`` or ``record``.
         original_id: Its row.
-        recorded: Its figure with its unit, as it was written where it comes from elsewhere.
+        recorded: Its figure with its unit, as it was written; "" of a trial.
+        recorded_us: Median of a trial.
         shape: Of the rerun.
         implementation: Its name in the original.
         config: As the original has it.
@@ -51,6 +51,7 @@ class RerunView:
     original_kind: str
     original_id: str
     recorded: str
+    recorded_us: float | None
     shape: str
     implementation: str
     config: Config
@@ -174,11 +175,11 @@ def _original(session: Session, kind: OriginalKind, original_id: str) -> RerunVi
         record = evidence.find_record(session, int(original_id)).record
         figure = f"{record.times.median} {record.times.unit}"
         name = record.implementation or MISSING
-        return RerunView(kind, original_id, figure, record.shape or MISSING, name, record.config)
+        shape = record.shape or MISSING
+        return RerunView(kind, original_id, figure, None, shape, name, record.config)
     trial = queries.trial_detail(session, int(original_id)).summary
-    figure = f"{number(_median_us(trial))} µs"
-    shape = trial.workload.shape_text
-    return RerunView(kind, original_id, figure, shape, trial.implementation, trial.config)
+    shape, name = trial.workload.shape_text, trial.implementation
+    return RerunView(kind, original_id, "", _median_us(trial), shape, name, trial.config)
 
 
 def _median_us(trial: TrialSummary) -> float | None:

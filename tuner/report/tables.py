@@ -41,11 +41,12 @@ BEST_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell: its text, how it is set, and whether it stands out."""
+    """One cell: its text, how it is set, whether it stands out, and all digits of its figure."""
 
     text: str
     kind: CellKind = "words"
     strong: bool = False
+    exact: str = ""
 
 
 @dataclass(frozen=True, slots=True)
