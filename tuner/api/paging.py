@@ -63,6 +63,18 @@ def page_studies(settings: Settings, limit: int | None = None, cursor: str | Non
     return _newest_first(study_rows, "study_id", settings, limit, cursor)
 
 
+def newest_studies(settings: Settings, limit: int) -> tuple[Mapping[str, Plain], ...]:
+    """Return the newest studies that ask a question of their own: without reruns of records.
+
+    Raises:
+        NotFound: There is no database.
+    """
+    from tuner.store.paging import study_rows
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        return tuple(study_rows(session, limit=limit, with_reruns=False))
+
+
 def page_reproductions(
     settings: Settings, limit: int | None = None, cursor: str | None = None
 ) -> Page:

@@ -36,6 +36,7 @@ from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
 from tuner.store.queries import outcome_counts
 from tuner.store.reproductions import newest_reproductions
+from tuner.store.reruns import is_no_rerun
 from tuner.store.study_states import study_states
 
 _T = TypeVar("_T")
@@ -135,9 +136,16 @@ def implementation_names(session: Session, study_id: int) -> list[str]:
 
 
 def study_rows(
-    session: Session, *, before: int | None = None, limit: int | None
+    session: Session, *, before: int | None = None, limit: int | None, with_reruns: bool = True
 ) -> list[dict[str, Plain]]:
-    """Return studies, newest first, from below the id ``before``, with state and counts."""
+    """Return studies, newest first, from below the id ``before``, with state and counts.
+
+    Args:
+        session: Of the store.
+        before: Only from below this id.
+        limit: At most so many.
+        with_reruns: Those of records run again too, which ask no question of their own.
+    """
     query = (
         _select(_STUDY)
         .select_from(StudyRow)
@@ -147,6 +155,8 @@ def study_rows(
     )
     if before is not None:
         query = query.where(StudyRow.id < before)
+    if not with_reruns:
+        query = query.where(is_no_rerun(StudyRow.id))
     found = [_plain(row) for row in session.execute(query).mappings()]
     ids = [row["study_id"] for row in found]
     counts = outcome_counts(session, ids)
