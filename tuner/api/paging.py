@@ -161,6 +161,7 @@ def page_trials(
         found = queries.find_study(session, study)
         study_id = found.id
         _check_implementation(session, wanted.implementation, found, settings)
+        _check_shape(session, wanted.shape, found)
         scope = _scope("trials", study_id, asdict(wanted))
         after = _read_cursor(cursor, scope) or 0
         wanted_rows = None if limit is None else limit + 1
@@ -187,6 +188,7 @@ def trial_source(
         found = queries.find_study(session, study)
         study_id = found.id
         _check_implementation(session, wanted.implementation, found, settings)
+        _check_shape(session, wanted.shape, found)
         yield trial_rows(session, study_id, wanted, limit=None), TRIAL_COLUMNS
 
 
@@ -264,6 +266,25 @@ def _check_implementation(
         raise UsageError(
             f"study {study.name[:100]!r} has no implementation {name[:100]!r}",
             hint=f"one of {', '.join(known)}" if known else "it has no trials yet",
+        )
+
+
+def _check_shape(session: Session, shape: str | None, study: StudySummary) -> None:
+    """Refuse a shape that a study has not got.
+
+    Raises:
+        UsageError: It is none of those with a trial, nor of those that may get one.
+    """
+    from tuner.store.paging import shape_names
+
+    planned = study.spec.get("shapes", [])
+    if shape is None or shape in planned:
+        return
+    known = list(dict.fromkeys([*planned, *shape_names(session, study.id)]))
+    if shape not in known:
+        raise UsageError(
+            f"study {study.name[:100]!r} has no shape {shape[:100]}",
+            hint=f"one of {', '.join(known[:20])}" if known else "it has no trials yet",
         )
 
 

@@ -135,6 +135,18 @@ def implementation_names(session: Session, study_id: int) -> list[str]:
     return list(session.scalars(_of_study(select(ImplementationRow.name), study_id).distinct()))
 
 
+def shape_names(session: Session, study_id: int) -> list[str]:
+    """Return the shapes of which a study has trials, in the order in which they got their first."""
+    query = (
+        select(WorkloadRow.shape)
+        .join(TrialRow, TrialRow.workload_id == WorkloadRow.id)
+        .where(TrialRow.study_id == study_id)
+        .group_by(WorkloadRow.shape)
+        .order_by(func.min(TrialRow.id))
+    )
+    return list(session.scalars(query))
+
+
 def study_rows(
     session: Session, *, before: int | None = None, limit: int | None, with_reruns: bool = True
 ) -> list[dict[str, Plain]]:
