@@ -22,13 +22,21 @@ class Way(StrEnum):
     LIST_STUDIES = "<<list-studies>>"
     LIST_TRIALS = "<<list-trials>>"
     LIST_OK_TRIALS = "<<list-ok-trials>>"
+    FIND_TRIAL = "<<find-trial>>"
     SHOW_TRIAL = "<<show-trial>>"
     EXPORT_TRIALS = "<<export-trials>>"
     LIST_EVIDENCE = "<<list-evidence>>"
     SHOW_EVIDENCE = "<<show-evidence>>"
+    ADD_EVIDENCE = "<<add-evidence>>"
+    LIST_RECORDS = "<<list-records>>"
     LIST_JOBS = "<<list-jobs>>"
+    TAKE_JOBS = "<<take-jobs>>"
+    NEXT_PAGE = "<<next-page>>"
+    REPORT_STUDY = "<<report-study>>"
     FINISH_STUDY = "<<finish-study>>"
     ADD_OPERATORS = "<<add-operators>>"
+    ADD_STUDIES = "<<add-studies>>"
+    UPGRADE_DATABASE = "<<upgrade-database>>"
     ASK_NEAREST_SHAPE = "<<ask-nearest-shape>>"
     ASK_SAME_ARCHITECTURE = "<<ask-same-architecture>>"
     NAME_NO_ARCHITECTURE = "<<name-no-architecture>>"
@@ -44,13 +52,22 @@ COMMAND_WORDS: Words = {
     Way.LIST_STUDIES: "`tuner studies`",
     Way.LIST_TRIALS: "`tuner trials {STUDY}`",
     Way.LIST_OK_TRIALS: "`tuner trials {STUDY} --outcome ok`",
+    Way.FIND_TRIAL: "`tuner trials STUDY` lists a study's",
     Way.SHOW_TRIAL: "`tuner show {TRIAL}`",
     Way.EXPORT_TRIALS: "`tuner export trials`",
     Way.LIST_EVIDENCE: "`tuner evidence`",
     Way.SHOW_EVIDENCE: "`tuner evidence {NAME}`",
+    Way.ADD_EVIDENCE: "`tuner import FILE` adds to it",
+    Way.LIST_RECORDS: "`tuner studies` and `tuner evidence` list what is stored; a folder is one "
+    "that `tuner show TRIAL --export DIR` wrote",
     Way.LIST_JOBS: "the service",
+    Way.TAKE_JOBS: "on its machine, `tuner work --device {DEVICE}` takes them",
+    Way.NEXT_PAGE: "pass back `next` of the page before, with the same filters",
+    Way.REPORT_STUDY: "so has `tuner report {STUDY}`, where the database is",
     Way.FINISH_STUDY: "`tuner run`",
     Way.ADD_OPERATORS: "--operators DIR adds yours",
+    Way.ADD_STUDIES: "--studies DIR adds yours",
+    Way.UPGRADE_DATABASE: "`tuner db upgrade`",
     Way.ASK_NEAREST_SHAPE: "ask with --match nearest-shape",
     Way.ASK_SAME_ARCHITECTURE: "ask with --match same-arch",
     Way.NAME_NO_ARCHITECTURE: "leave --arch out",

@@ -110,7 +110,7 @@ def test_a_study_a_trial_and_a_folder_are_reproduced(tuner: Command, operators: 
     studies = len(tuner("studies", "--format", "json").json["rows"])
     for words, code, text in (
         (("reproduce", "3"), 2, "trial 3 has no samples to compare with (wrong_result)"),
-        (("reproduce", "nothing"), 4, "no trial, study, evidence or folder 'nothing'"),
+        (("reproduce", "nothing"), 4, "no trial, study or evidence 'nothing'"),
         (("reproduce", "1", "--shape", "3xx"), 2, "shape '3xx' is not understood"),
     ):
         answer = tuner(*words, *extra)

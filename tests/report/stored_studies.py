@@ -28,6 +28,7 @@ class StudyMaker:
     def __init__(self, store: Store, **changes: Any) -> None:
         self.recorder = store.recorder()
         self.names = changes.pop("implementations", ("serial", "block"))
+        changes.setdefault("spec", {"shapes": []})  # its shapes are those of its trials
         definition = make_definition(
             sources={each: make_source(each) for each in self.names},
             languages=dict.fromkeys(self.names, "hip"),

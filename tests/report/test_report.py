@@ -270,6 +270,7 @@ def test_a_study_of_failures_tells_them_by_outcome(
     for block in range(5):
         study.failed("block", (2, 8), {"BLOCK": block}, f"error: line {block}")
     study.skipped("serial", (2, 8), {"BLOCK": 7}, "odd: BLOCK 7")
+    study.recorder.finish_study(study.study_id)
 
     api.write_report("broken", tmp_path / "out", settings=settings)
 

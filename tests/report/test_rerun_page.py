@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fastapi.testclient import TestClient
 from scripted_device import Laboratory
+from stored_evidence import record
+from stored_evidence import store_evidence
 
 from tuner import api
 from tuner.domain.queue import JobKind
@@ -25,7 +27,10 @@ def test_a_reruns_page_has_each_result_beside_its_rerun_and_links_both_studies(
     job_id = rerun_as_job(laboratory, f"study:{study}")
 
     view = api.job_view(job_id, laboratory.settings)
-    assert [each["study"] for each in view.studies] == ["scripted-rerun", "scripted-rerun-again"]
+    assert [(each["study"], each["part"]) for each in view.studies] == [
+        ("scripted-rerun", ""),
+        ("scripted-rerun-again", "what was not the same, measured again"),
+    ]
     found = {(each.implementation, each.verdict, len(each.looks)) for each in view.reruns}
     assert found == {("good", "same", 1), ("second-good", "slower", 2)}
     assert len(view.reruns) == 3
@@ -40,6 +45,22 @@ def test_a_reruns_page_has_each_result_beside_its_rerun_and_links_both_studies(
     row = client.get("/jobs").text
     assert "slower: 1.2" in row
     assert 'class="state finished bad"' in row
+
+
+def test_the_page_says_which_study_is_of_which_input_case(laboratory: Laboratory) -> None:
+    stated = {"warmup": 10, "samples": 50, "processes": 3, "launches_per_sample": 1}
+    store_evidence(
+        laboratory,
+        record(1, "good", "0.05", protocol={**stated, "input_case": "uniform"}),
+        record(2, "good", "0.03", protocol={**stated, "input_case": "normal"}),
+    )
+    job_id = rerun_as_job(laboratory, "table")
+
+    client = TestClient(create_app(laboratory.settings), base_url="http://127.0.0.1:8765")
+    page = client.get(f"/jobs/{job_id}").text
+    assert "table-rerun-uniform: input case uniform<" in page
+    assert "table-rerun-normal: input case normal<" in page
+    assert "measured again" not in page
 
 
 def rerun_as_job(laboratory: Laboratory, record: str) -> int:

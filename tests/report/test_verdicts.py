@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from scripted_device import IDENTITY
 from scripted_device import Laboratory
+from stored_evidence import record
+from stored_evidence import store_evidence
 
 from tuner import api
-from tuner.domain.evidence import EvidenceFile
-from tuner.domain.evidence import EvidenceRecord
-from tuner.domain.evidence import RecordedTimes
-from tuner.domain.evidence import Statistic
 from tuner.domain.evidence import StoredReproduction
 from tuner.domain.outcome import Outcome
 from tuner.errors import NotFound
@@ -25,7 +23,6 @@ from tuner.report.reproduce import threshold_for
 from tuner.report.speedups import claims
 from tuner.report.speedups import rankings
 from tuner.store import open_store
-from tuner.store.evidence import add_evidence
 from tuner.store.reproductions import list_reproductions
 
 REPEATS = 20
@@ -352,37 +349,9 @@ def test_what_has_no_samples_is_refused(laboratory: Laboratory) -> None:
         laboratory.reproduce(laboratory.only_trial(study))
     with pytest.raises(UsageError, match="no valid trial"):
         laboratory.reproduce(study_name(study))
-    with pytest.raises(NotFound, match="no trial, study, evidence or folder"):
+    with pytest.raises(NotFound, match="no trial, study or evidence"):
         laboratory.reproduce("nothing")
     assert len(api.page_studies(laboratory.settings).items) == 1
-
-
-def record(line: int, name: str, median: str, **fields: Any) -> EvidenceRecord:
-    """Return a record with three process medians, as written."""
-    low, high = fields.pop("range_ms", (None, None))
-    return EvidenceRecord(
-        line=line,
-        operator="planted",
-        implementation=name,
-        shape="6x40",
-        dtype="float32",
-        config={"block": 64},
-        environment={"architecture": "gfx1201", "name": "Radeon RX 9070 XT"},
-        times=RecordedTimes(
-            statistic=Statistic.MEDIAN_OF_PROCESS_MEDIANS, median=median, low=low, high=high
-        ),
-        **fields,
-    )
-
-
-def store_evidence(laboratory: Laboratory, *records: EvidenceRecord) -> None:
-    """Store a set of records called ``table``."""
-    file = EvidenceFile("0" * 64, "table.toml", "recorded", 100)
-    with (
-        open_store(laboratory.settings.db, create=True, writable=True) as store,
-        store.transaction() as connection,
-    ):
-        add_evidence(connection, "table", file, records, may_extend=False)
 
 
 def test_evidence_is_shown_as_written_beside_the_rerun(laboratory: Laboratory) -> None:

@@ -267,3 +267,12 @@ def test_a_caption_stays_in_sight_where_its_table_is_scrolled(served: str, page:
     assert page.locator("#stored ~ .wide").first.evaluate(scrolled) > 100
     assert caption.bounding_box() == before
     assert before["x"] + before["width"] <= NARROW["width"]
+
+
+def test_a_narrow_list_of_jobs_shows_their_state_without_scrolling(served: str, page: Any) -> None:
+    page.set_viewport_size(NARROW)
+    page.goto(f"{served}/jobs")
+    for row in page.locator("#jobs-table tbody tr").all():
+        shown, whole = row.locator(".came").bounding_box(), row.bounding_box()
+        assert shown["x"] + shown["width"] <= NARROW["width"]
+        assert whole["height"] < 80

@@ -20,6 +20,11 @@ JUDGED = {"verdict": "faster", "ratio": 0.5, "ratio_low": 0.4, "ratio_high": 0.6
 WRONG = {"verdict": "wrong", "ratio": None, "ratio_low": None, "ratio_high": None,
          "reasons": ["the rerun failed: crash"]}  # fmt: skip
 
+UNCOMPARED = {"verdict": "not_comparable", "ratio": None, "ratio_low": None, "ratio_high": None,
+              "reasons": ["9 of 9 results: not comparable",
+                          "run at shape 8x512, recorded at 6x40",
+                          "protocol: samples: 50 -> 20"]}  # fmt: skip
+
 
 def make_job(kind: JobKind, state: JobState, result: dict[str, Any] | None, message: str) -> Job:
     request = STUDY if kind is JobKind.STUDY else RERUN
@@ -69,6 +74,15 @@ def test_what_came_of_a_study_is_said(result: dict[str, Any], ending: str, summa
         (JobState.FINISHED, {**JUDGED, "verdict": "slower"}, "bad",
          "slower: 0.5000 times the recorded time (95 % 0.4000 to 0.6000)", "slower"),
         (JobState.FINISHED, WRONG, "bad", "wrong: the rerun failed: crash", "wrong"),
+        (JobState.FINISHED, UNCOMPARED, "partial",
+         "not comparable: 9 of 9 results: run at shape 8x512, recorded at 6x40 and 1 more",
+         "not_comparable"),
+        (JobState.FINISHED, {**WRONG, "reasons": ["1 of 3 results: wrong", "it crashed"]}, "bad",
+         "wrong: 1 of 3 results: it crashed", "wrong"),
+        (JobState.FINISHED, {**WRONG, "reasons": None}, "bad", "wrong", "wrong"),
+        (JobState.FINISHED, {**UNCOMPARED, "ratio": 0.25, "reasons": ["device: driver 1 -> 2"]},
+         "partial", "not comparable: device: driver 1 -> 2; 0.2500 times the recorded time",
+         "not_comparable"),
         (JobState.FAILED, None, "bad", "said", None),
         (JobState.CANCELLED, None, "partial", "said", None),
         (JobState.QUEUED, None, None, "said", None),
@@ -80,3 +94,4 @@ def test_what_came_of_a_rerun_is_said(
     row = job_row(make_job(JobKind.REPRODUCE, state, result, "said"))
     assert (row["ending"], row["summary"], row["verdict"]) == (ending, summary, verdict)
     assert row["shapes"] is None
+    assert (row["study"], row["subject"]) == ("study:1", "study 1")

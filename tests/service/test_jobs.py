@@ -57,9 +57,9 @@ def test_a_job_s_row_says_what_was_asked(place: Workplace) -> None:
     )
     assert is_new
     assert list(job) == [
-        *("study", "shapes", "kind", "request", "device_id", "state", "wish", "study_id"),
-        *("result", "message", "created_at", "started_at", "finished_at", "job_id", "verdict"),
-        *("ending", "summary"),
+        *("study", "subject", "shapes", "kind", "request", "device_id", "state", "wish"),
+        *("study_id", "result", "message", "created_at", "started_at", "finished_at", "job_id"),
+        *("verdict", "ending", "summary"),
     ]
     assert (job["study"], job["device_id"], job["state"]) == ("planted", "cpu", "queued")
     assert job["request"]["shapes"] == ["2x64"]
@@ -186,6 +186,14 @@ def test_only_stored_records_are_rerun(place: Workplace) -> None:
         api.launch_reproduce("1", shape="7", settings=place.settings)
     job, _ = api.launch_reproduce("planted", settings=place.settings)
     assert (job["kind"], job["study"], job["device_id"]) == ("reproduce", "planted", "cpu")
+    assert job["subject"] == "study planted"
+    again, is_new = api.launch_reproduce("planted", idempotency_key="k", settings=place.settings)
+    assert is_new
+    same, is_new = api.launch_reproduce("planted", idempotency_key="k", settings=place.settings)
+    assert (same, is_new) == (again, False)
+    for record, subject in (("1", "trial 1"), ("study:1", "study 1")):
+        job, _ = api.launch_reproduce(record, settings=place.settings)
+        assert (job["study"], job["subject"]) == (record, subject)
 
 
 def test_a_study_is_resumed_by_its_job_or_by_a_new_one_like_it(place: Workplace) -> None:

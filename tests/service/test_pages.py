@@ -225,6 +225,12 @@ def test_what_was_not_measured_is_not_found_and_nonsense_an_error(reader: TestCl
         assert asked.json()["message"] in Seen(unknown.text).text
         assert "run a study with this shape" in Seen(unknown.text).text
         assert ("Answer from the nearest shape" in unknown.text) == (not target.startswith("arch"))
+    # Where nothing was measured at all, no shape is nearest.
+    for more in ("operator=nosuch", "operator=planted&dtype=float16", "operator=rmsnorm"):
+        nothing = reader.get(f"/lookup?{more}&shape=7x7&target=device:cpu")
+        assert nothing.status_code in (400, 404)
+        assert "nearest shape that" not in nothing.text
+        assert ("run a study" in nothing.text) == (more == "operator=rmsnorm")
     for wrong in ("operator=planted&shape=7", "operator=planted&shape=7x7&target=path:/etc"):
         assert reader.get(f"/lookup?{wrong}").status_code == 400
 
@@ -493,3 +499,42 @@ def test_snippets_launch_the_config() -> None:
     )
     assert "kernel[(...,)]" in triton_snippet(launch(geometry=None))
     assert "dim3(...)" in hip_snippet(launch(geometry=None))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "fields", "said"),
+    [
+        ("GET", "/jobs?cursor=none", {}, "begin with the first page of the list"),
+        ("GET", "/studies/1/trials?cursor=none", {}, "begin with the first page of the list"),
+        ("GET", "/trials/999", {}, "the page of a study leads to its trials"),
+        ("GET", "/evidence/nosuch", {}, "the page Evidence lists what is stored; whoever runs"),
+        ("POST", "/studies", {"study": "planted", "device": "cuda:3"}, "there are cpu; whoever"),
+        ("POST", "/studies", {"study": "nosuch"}, "whoever runs the service can add a folder"),
+        ("POST", "/reproductions", {"record": "nosuch"}, "no trial, study or evidence &#39;nosuch"),
+        ("POST", "/studies/99/pause", {}, "no study &#39;99&#39;"),
+    ],
+)
+def test_errors_speak_of_pages_and_not_of_commands(
+    client: TestClient, method: str, path: str, fields: dict[str, str], said: str
+) -> None:
+    answer = client.request(method, path, data=fields, headers={"Accept": "text/html"})
+    assert answer.status_code >= 400
+    main = answer.text.partition("<main")[2].partition("</main>")[0]
+    problem = main.partition('role="alert"')[2].partition("</div>")[0] or main
+    assert said in problem
+    assert not re.search(r"`|--[a-z]|folder &#39;", problem)
+
+
+def test_every_rounded_figure_of_a_study_has_all_its_digits(reader: TestClient) -> None:
+    text = reader.get("/studies/1").text
+    view = api.study_view(1, reader.app.state.service.settings)  # type: ignore[attr-defined]
+    slower = next(each.slower for each in view.workloads if each.slower)
+    for value in slower:
+        assert f'<data value="{value!r}" title="{value!r}">{value:.3f}</data>' in text
+    shown = Seen(text).text
+    for row in view.controls.rows:
+        cells = dict(zip(view.controls.columns, row, strict=True))
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", cells["run"].text)
+        assert cells["run"].text in shown
+        for name in ("null kernel µs", "copy µs", "copy GB/s", "sentinel µs", "drift"):
+            assert f'<data value="{cells[name].exact}"' in text, name

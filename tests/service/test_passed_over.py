@@ -24,6 +24,9 @@ TRIALS = "/api/v1/studies/planted/trials"
         ("/api/v1/studies/planted/trials?outcome=ok&outcome=crash", "'outcome'"),
         ("/api/v1/studies/planted/trials?implementation=none", "'none'"),
         ("/api/v1/studies/planted/trials.csv?implementation=none", "'none'"),
+        ("/api/v1/studies/planted/trials?shape=1x1", "1x1"),
+        ("/api/v1/studies/planted/trials.csv?shape=1x1", "1x1"),
+        ("/studies/1/trials?shape=1x1", "1x1"),
         ("/api/v1/exports/trials.csv?study=planted&study=1", "'study'"),
         ("/studies/1/trials?implementation=none", "'none'"),
         ("/lookup?shape=6x40&shape=3x13", "'shape'"),
@@ -103,6 +106,16 @@ def test_an_implementation_that_has_no_trial_yet_is_one(
     monkeypatch.setattr(stored, "has_implementation", lambda *_: False)
     monkeypatch.setattr(stored, "implementation_names", lambda *_: [])
     found = reader.get(TRIALS, params={"implementation": "good", "outcome": "timeout"}).json()
+    assert found["items"] == []
+
+
+def test_a_shape_that_has_no_trial_yet_is_one(
+    reader: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = reader.get(TRIALS, params={"shape": "40x6"}).json()
+    assert refused["hint"] == "one of 6x40, 3x13"
+    monkeypatch.setattr(stored, "shape_names", lambda *_: [])
+    found = reader.get(TRIALS, params={"shape": "03x13", "outcome": "timeout"}).json()
     assert found["items"] == []
 
 

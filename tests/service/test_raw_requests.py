@@ -74,7 +74,7 @@ def test_connections_that_say_nothing_or_too_much_are_closed(address: tuple[str,
 
 
 def received(address: tuple[str, int], request: bytes) -> tuple[int, dict[str, str], Any]:
-    """Return status, headers and JSON of the only answer to some bytes."""
+    """Return status, headers and JSON, or the text of a page, of the only answer to some bytes."""
     with socket.create_connection(address, timeout=10.0) as connection:
         connection.sendall(request)
         answer = b"".join(iter(lambda: connection.recv(65536), b""))  # until it is closed
@@ -82,7 +82,8 @@ def received(address: tuple[str, int], request: bytes) -> tuple[int, dict[str, s
     first, *lines = head.decode("ascii").split("\r\n")
     headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in lines)}
     assert int(headers["content-length"]) == len(body)
-    return int(first.split()[1]), headers, json.loads(body)
+    is_json = headers["content-type"] == "application/json"
+    return int(first.split()[1]), headers, json.loads(body) if is_json else body.decode()
 
 
 HOST = b"Host: 127.0.0.1\r\n"
@@ -231,6 +232,8 @@ def test_with_too_many_connections_only_health_is_answered(
     assert (status, fields["error"]) == (503, "too_many_connections")
     assert fields["schema"] == "tuner.error/1"
     assert int(headers["retry-after"]) > 0
+    status, headers, _ = get(b"/studies", b"Accept: text/html\r\n")
+    assert (status, headers["content-type"]) == (503, "text/html; charset=utf-8")
     assert get(b"/healthz", closing)[0] == 200
     for connection in idle:
         connection.close()

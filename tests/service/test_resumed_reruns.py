@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,7 +33,7 @@ Maker = Callable[..., TestClient]
 def open_rerun(store: Store, run: str = "0" * 16) -> int:
     """Return a rerun's study that its process opened and then let go of."""
     recorder = store.recorder()
-    spec = {REPRODUCES: {"kind": "trial", "id": "1", "run": run}}
+    spec = {"name": NAME, REPRODUCES: {"kind": "trial", "id": "1", "run": run}}
     study_id = recorder.open_study(make_definition(NAME, spec=spec), fresh=True).study_id
     recorder.release()
     return study_id
@@ -73,6 +75,19 @@ def test_a_rerun_that_was_ended_is_resumed_by_a_new_job_that_knows_its_study(
     assert new["job_id"] > job_id
     assert (new["kind"], new["state"], new["study_id"]) == ("reproduce", "queued", study_id)
     assert (new["request"], new["device_id"]) == (REQUEST, "cuda:0")
+    # What is reproduced and the study that does it are told apart.
+    assert new["subject"] == "trial 1"
+    for path in ("/jobs", f"/jobs/{new['job_id']}", "/"):
+        assert "reproduce trial 1" in re.sub(r"\s+", " ", client.get(path).text), path
+    assert f'reproduce trial 1 as <a id="study-of-{new["job_id"]}"' in re.sub(
+        r"\s+", " ", client.get("/jobs").text
+    )
+    (listed,) = (
+        row
+        for row in csv.DictReader(client.get("/api/v1/jobs.csv").text.splitlines())
+        if row["job_id"] == str(new["job_id"])
+    )
+    assert (listed["study"], listed["subject"]) == ("1", "trial 1")
     page = client.get(f"/studies/{study_id}").text
     assert ">Resume<" not in page
     # Twice is once: the job that waits is the one that is resumed.
@@ -104,7 +119,7 @@ def test_a_rerun_that_is_finished_says_so(make_client: Maker, settings: Settings
     _, study_id = end_rerun(settings, JobState.FINISHED)
     with open_store(settings.db, create=False, writable=True) as store:
         recorder = store.recorder()
-        spec = {REPRODUCES: {"kind": "trial", "id": "1", "run": "0" * 16}}
+        spec = {"name": NAME, REPRODUCES: {"kind": "trial", "id": "1", "run": "0" * 16}}
         recorder.open_study(make_definition(NAME, spec=spec), fresh=False)
         recorder.finish_study(study_id)
     answer = client.post(f"/api/v1/studies/{study_id}/resume")

@@ -491,6 +491,46 @@ def test_too_many_writes_wait(make_client: Maker) -> None:
     assert client.get("/api/v1/jobs/1").status_code == 200
 
 
+PAGE = {"Accept": "text/html,application/xhtml+xml"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "content", "status", "said"),
+    [
+        ("GET", "/studies", {"Host": "evil.example"}, None, 403, "is not known as"),
+        ("GET", "/studies", {"Host": "[evil"}, None, 403, "is not known as"),
+        ("POST", "/studies", {"Origin": "http://evil.example"}, b"", 403, "another site"),
+        ("POST", "/studies", {}, b"x" * 70_000, 413, "a body has at most"),
+    ],
+)
+def test_a_browser_gets_a_page_of_what_is_refused_before_any_handler(
+    client: TestClient,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    content: bytes | None,
+    status: int,
+    said: str,
+) -> None:
+    answer = client.request(method, path, headers={**PAGE, **headers}, content=content)
+    assert answer.status_code == status
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert said in answer.text
+    asked = client.request(method, path, headers=headers, content=content)
+    assert (asked.status_code, asked.json()["schema"]) == (status, "tuner.error/1")
+    of_api = client.request(method, f"/api/v1{path}", headers={**PAGE, **headers}, content=content)
+    assert (of_api.status_code, of_api.json()["schema"]) == (status, "tuner.error/1")
+
+
+def test_a_browser_that_writes_too_often_gets_a_page(make_client: Maker) -> None:
+    client = make_client(writes=Rate(burst=1, per_s=0.5))
+    client.post("/jobs/1/pause", headers=PAGE)
+    answer = client.post("/jobs/1/pause", headers=PAGE)
+    assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (429, True)
+    assert "<h1>too many writes from this address</h1>" in answer.text
+
+
 def test_the_rate_is_counted_for_each_client() -> None:
     now = [0.0]
     limit = RateLimit(Rate(burst=2, per_s=1.0), clock=lambda: now[0])

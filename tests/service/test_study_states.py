@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import re
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tuner import api
 from tuner.cli.studies import STUDY_COLUMNS
 from tuner.domain.queue import JobKind
 from tuner.domain.queue import JobState
+from tuner.domain.study import REPRODUCES
 from tuner.settings import Settings
 from tuner.store import job_running
 from tuner.store import job_wishes
@@ -27,6 +29,8 @@ from tuner.store.models import StudyRow
 from tuner.store.owner import Owner
 from tuner.store.owner import this_process
 from tuner.store.table import table_of
+from tuner.testing.store_steps import confirm
+from tuner.testing.store_steps import run_trial
 from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
 from tuner.testing.store_values import make_environment
@@ -258,3 +262,34 @@ def test_the_page_of_an_older_jobs_result_says_what_it_has(
     page = make_client(settings=empty).get(f"/jobs/{job.id}")
     assert page.status_code == 200
     assert "not comparable" in page.text
+
+
+def test_the_first_page_lists_no_reruns_and_its_results_follow(
+    make_client: Maker, store: Store, empty: Settings
+) -> None:
+    client = make_client(settings=empty)
+    job_id, study_id = begin_job(store)
+    recorder = store.recorder()
+    recorder.open_study(make_definition("left"), fresh=False)
+    for run in "123":
+        spec = {"name": "left-rerun", REPRODUCES: {"kind": "study", "id": "1", "run": run}}
+        rerun = recorder.open_study(make_definition("left-rerun", spec=spec), fresh=False)
+        recorder.finish_study(rerun.study_id)
+
+    def polled(text: str) -> str:
+        (address,) = re.findall(r'hx-get="(/now[^"]*)"', text)
+        return html.unescape(address)
+
+    page = client.get("/").text
+    assert f'href="/studies/{study_id}">left<' in page
+    assert "left-rerun" not in page.partition('id="recent"')[2]
+    assert "left-rerun" in client.get("/studies").text
+    same = client.get(polled(page)).text
+    assert 'id="results"' not in same
+    confirm(recorder, run_trial(recorder, study_id, 64, 10.0), (10.0,), (10.0,))
+    recorder.finish_study(study_id)
+    end_as(store, job_id, "finished")
+    later = client.get(polled(same)).text
+    assert 'id="results" aria-labelledby="recent" hx-swap-oob="true"' in later
+    assert "Best config of each shape" in later
+    assert 'id="results"' not in client.get(polled(later)).text

@@ -15,6 +15,7 @@ from tuner.service.gate import Gate
 from tuner.service.limits import Rate
 from tuner.service.limits import RateLimit
 from tuner.service.metrics import Metrics
+from tuner.service.pages.rendering import error_page
 from tuner.service.security import Access
 from tuner.service.traffic import BESIDE_LONG
 from tuner.service.traffic import BESIDE_SHORT
@@ -75,7 +76,8 @@ def test_the_gate_counts_what_is_answered_but_for_streams_of_events(
         await send({"type": "http.response.body", "body": b"there"})
 
     metrics = Metrics(Settings(db=str(tmp_path / "results.db")))
-    gate = Gate(answer, Access(None, "127.0.0.1", ()), RateLimit(Rate()), metrics, traffic)
+    access = Access(None, "127.0.0.1", ())
+    gate = Gate(answer, access, RateLimit(Rate()), metrics, traffic, error_page)
     assert TestClient(gate, base_url="http://127.0.0.1").get("/api/v1/best").text == "there"
     assert seen == [share]
     now_s += 10.0

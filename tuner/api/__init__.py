@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tuner.api.monitoring import database_tallies as database_tallies
     from tuner.api.monitoring import DatabaseTallies as DatabaseTallies
     from tuner.api.monitoring import prepare_database as prepare_database
+    from tuner.api.paging import newest_studies as newest_studies
     from tuner.api.paging import Page as Page
     from tuner.api.paging import page_environments as page_environments
     from tuner.api.paging import page_jobs as page_jobs
@@ -134,6 +135,7 @@ _NAMES = {
     ),
     "tuner.api.paging": (
         "Page",
+        "newest_studies",
         "page_environments",
         "page_jobs",
         "page_reproductions",

@@ -9,6 +9,7 @@ from tuner.api.jobs import cancel_job
 from tuner.api.jobs import newest_job
 from tuner.api.jobs import pause_job
 from tuner.api.jobs import resume_job
+from tuner.api.paging import show_study
 from tuner.api.resuming import resume_study
 from tuner.domain.identity import Plain
 from tuner.errors import NotFound
@@ -51,5 +52,6 @@ def change_study(
         return resume_study(study, settings)
     found = newest_job(study, settings)
     if found is None:
+        show_study(study, settings)  # says so where there is no such study
         raise NotFound(f"study {study[:100]!r} has no job", hint=f"{Way.LIST_JOBS} lists all")
     return change_job(found["job_id"], action, settings), False

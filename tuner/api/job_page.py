@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tuner.api.common import open_database
 from tuner.api.job_rows import job_row
 from tuner.api.progress import read_progress
+from tuner.domain.evidence import AGAIN
 from tuner.domain.evidence import OriginalKind
 from tuner.domain.identity import Config
 from tuner.domain.identity import Plain
@@ -18,7 +19,6 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.queue import Job
 from tuner.domain.queue import JobKind
 from tuner.report.shown import MISSING
-from tuner.report.shown import number
 from tuner.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class RerunView:
     Attributes:
         original_kind: ``trial`` or ``record``.
         original_id: Its row.
-        recorded: Its figure with its unit, as it was written where it comes from elsewhere.
+        recorded: Its figure with its unit, as it was written; "" of a trial.
+        recorded_us: Median of a trial.
         shape: Of the rerun.
         implementation: Its name in the original.
         config: As the original has it.
@@ -50,6 +51,7 @@ class RerunView:
     original_kind: str
     original_id: str
     recorded: str
+    recorded_us: float | None
     shape: str
     implementation: str
     config: Config
@@ -67,7 +69,7 @@ class JobView:
 
     Attributes:
         job: As every answer shows it.
-        studies: How far each study is that it opened: two where a rerun took a second look.
+        studies: How far each study is that it opened, with ``part``: which part of a rerun it is.
         reruns: Each result that it ran again, once all are judged.
     """
 
@@ -93,19 +95,48 @@ def job_view(job_id: int, settings: Settings) -> JobView:
             trials = _trials(session, study_ids)
             found = reproductions_in(session, study_ids)
             reruns = tuple(view for each in found if (view := _rerun(session, each, trials)))
-        studies = tuple(read_progress(session, each) for each in study_ids)
+        parts = _parts(session, study_ids)
+        studies = tuple(
+            {**read_progress(session, each), "part": part}
+            for each, part in zip(study_ids, parts, strict=True)
+        )
     return JobView(job_row(job), studies, reruns)
 
 
 def _study_ids(session: Session, job: Job) -> Sequence[int]:
-    from tuner.store.reproductions import looks_up_to
+    from tuner.store.reruns import studies_of_rerun
 
     if job.study_id is None:
         return ()
     if job.kind is JobKind.STUDY:
         return (job.study_id,)
     found: Sequence[int] | None = (job.result or {}).get("rerun_study_ids")
-    return found or looks_up_to(session, job.study_id)
+    return found or studies_of_rerun(session, job.study_id)
+
+
+def _parts(session: Session, study_ids: Sequence[int]) -> list[str]:
+    """Say of each study of a rerun what sets it apart from the others; "" where nothing does.
+
+    Results whose protocols differ, as imported ones of two input cases do, take a study each.
+    """
+    from tuner.store import queries
+
+    studies = [queries.find_study(session, each) for each in study_ids]
+    names = [each.name for each in studies]
+    is_again = [
+        name.endswith(AGAIN) and name.removesuffix(AGAIN) in names[:place]
+        for place, name in enumerate(names)
+    ]
+    protocols = {each.protocol_key for each in studies}
+    found = []
+    for study, again in zip(studies, is_again, strict=True):
+        case = study.spec.get("protocol", {}).get("input_case")
+        text = f"input case {case}" if case and len(protocols) > 1 else ""
+        if again:
+            text = f"{text}: " if text else ""
+            text += "what was not the same, measured again"
+        found.append(text)
+    return found
 
 
 def _trials(session: Session, study_ids: Sequence[int]) -> dict[int, TrialSummary]:
@@ -144,11 +175,11 @@ def _original(session: Session, kind: OriginalKind, original_id: str) -> RerunVi
         record = evidence.find_record(session, int(original_id)).record
         figure = f"{record.times.median} {record.times.unit}"
         name = record.implementation or MISSING
-        return RerunView(kind, original_id, figure, record.shape or MISSING, name, record.config)
+        shape = record.shape or MISSING
+        return RerunView(kind, original_id, figure, None, shape, name, record.config)
     trial = queries.trial_detail(session, int(original_id)).summary
-    figure = f"{number(_median_us(trial))} µs"
-    shape = trial.workload.shape_text
-    return RerunView(kind, original_id, figure, shape, trial.implementation, trial.config)
+    shape, name = trial.workload.shape_text, trial.implementation
+    return RerunView(kind, original_id, "", _median_us(trial), shape, name, trial.config)
 
 
 def _median_us(trial: TrialSummary) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Literal
 from typing import TypeAlias
 
@@ -25,6 +26,7 @@ _OF_VERDICTS: Mapping[str, Ending] = {
     "slower": "bad",
     "wrong": "bad",
 }
+_KINDS = {"study": "study", "record": "evidence"}
 _OF_STATES: Mapping[JobState, Ending] = {JobState.FAILED: "bad", JobState.CANCELLED: "partial"}
 
 
@@ -39,12 +41,27 @@ def job_row(job: Job) -> dict[str, Plain]:
     ending, summary = _came_of(job)
     return {
         "study": request["study" if job.kind is JobKind.STUDY else "record"],
+        "subject": _subject(job),
         "shapes": request.get("shapes") or (None if shape is None else [shape]),
         **row,
         "verdict": result.get("verdict"),
         "ending": ending,
         "summary": summary,
     }
+
+
+def _subject(job: Job) -> str:
+    """Say what a job runs, with its kind: a number alone reads as the id of anything."""
+    if job.kind is JobKind.STUDY:
+        return f"study {job.request['study']}"
+    record = str(job.request["record"])
+    prefix, colon, name = record.partition(":")
+    if colon and prefix in ("study", "evidence"):
+        return f"{prefix} {name}"
+    is_number = record.isascii() and record.isdecimal()
+    # Of a name; jobs of earlier versions do not say what it is of.
+    kind = "trial" if is_number else _KINDS.get(job.request.get("kind", ""), "record")
+    return f"{kind} {record}"
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
@@ -82,9 +99,20 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 
 def _rerun_text(result: Mapping[str, Plain]) -> str:
     verdict, ratio = str(result["verdict"]).replace("_", " "), result.get("ratio")
-    reasons = result.get("reasons") or []  # jobs of earlier versions kept none
-    if ratio is None:
-        return f"{verdict}: {reasons[0]}" if reasons else verdict
-    text = f"{verdict}: {number(ratio)} times the recorded time"
     low, high = result.get("ratio_low"), result.get("ratio_high")
-    return text if low is None else f"{text} (95 % {number(low)} to {number(high)})"
+    times = None if ratio is None else f"{number(ratio)} times the recorded time"
+    if low is not None:
+        times = f"{times} (95 % {number(low)} to {number(high)})"
+    # Where times were judged they say most; else why they could not be.
+    reason = None if low is not None else _main_reason(verdict, result.get("reasons") or [])
+    return f"{verdict}: {'; '.join(filter(None, (reason, times)))}".removesuffix(": ")
+
+
+def _main_reason(verdict: str, reasons: Sequence[str]) -> str:
+    """Return the first reason; where it only counts results of the verdict, with the next one."""
+    first, *others = reasons or [""]  # jobs of earlier versions kept none
+    counted = first.removesuffix(f": {verdict}")
+    if counted == first or not others:
+        return first
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    return f"{counted}: {others[0]}{more}"

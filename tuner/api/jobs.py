@@ -26,6 +26,7 @@ from tuner.errors import DeviceUnavailable
 from tuner.errors import NotFound
 from tuner.errors import UsageError
 from tuner.settings import Settings
+from tuner.ways import Way
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -134,7 +135,8 @@ def launch_reproduce(
         if shape is not None:
             subject.operator.check_shape(parse_shape(shape))
         asked = device or subject.device_id or settings.device
-        return add_job(store, JobKind.REPRODUCE, request, asked, idempotency_key)
+        complete = {**request, "kind": subject.kind}  # a name alone does not say it
+        return add_job(store, JobKind.REPRODUCE, complete, asked, idempotency_key)
 
 
 def show_job(job_id: int, settings: Settings) -> dict[str, Plain]:
@@ -302,14 +304,13 @@ def _device(session: Session, asked: str) -> str:
         if known and asked not in known:
             raise DeviceUnavailable(
                 f"no process takes jobs for {asked}",
-                hint=f"there are {', '.join(known)}; on its machine, "
-                f"`tuner work --device {asked}` takes them",
+                hint=f"there are {', '.join(known)}; {Way.TAKE_JOBS.of(asked)}",
             )
         return asked
     chosen = auto_device((each.device_id, each.state != "gone") for each in devices)
     if chosen is None:
         raise DeviceUnavailable(
             "no process has taken jobs for any device yet, so that auto means none",
-            hint="name the device, or wait until a machine's `tuner work` has started",
+            hint="name the device, or wait until a process has started that takes jobs",
         )
     return chosen

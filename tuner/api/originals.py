@@ -133,8 +133,7 @@ def read_subject(session: Session, record: str, settings: Settings) -> Subject:
         return _evidence_subject(session, record, record, settings)
     except NotFound as error:
         raise NotFound(
-            f"no trial, study, evidence or folder {record[:100]!r}",
-            hint=f"{Way.LIST_STUDIES} and {Way.LIST_EVIDENCE} list what is stored",
+            f"no trial, study or evidence {record[:100]!r}", hint=Way.LIST_RECORDS
         ) from error
 
 

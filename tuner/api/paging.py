@@ -26,6 +26,7 @@ from tuner.domain.workload import parse_shape
 from tuner.domain.workload import shape_text
 from tuner.errors import UsageError
 from tuner.settings import Settings
+from tuner.ways import Way
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -60,6 +61,18 @@ def page_studies(settings: Settings, limit: int | None = None, cursor: str | Non
     from tuner.store.paging import study_rows
 
     return _newest_first(study_rows, "study_id", settings, limit, cursor)
+
+
+def newest_studies(settings: Settings, limit: int) -> tuple[Mapping[str, Plain], ...]:
+    """Return the newest studies that ask a question of their own: without reruns of records.
+
+    Raises:
+        NotFound: There is no database.
+    """
+    from tuner.store.paging import study_rows
+
+    with open_database(settings, create=False, writable=False) as store, store.session() as session:
+        return tuple(study_rows(session, limit=limit, with_reruns=False))
 
 
 def page_reproductions(
@@ -148,6 +161,7 @@ def page_trials(
         found = queries.find_study(session, study)
         study_id = found.id
         _check_implementation(session, wanted.implementation, found, settings)
+        _check_shape(session, wanted.shape, found)
         scope = _scope("trials", study_id, asdict(wanted))
         after = _read_cursor(cursor, scope) or 0
         wanted_rows = None if limit is None else limit + 1
@@ -174,6 +188,7 @@ def trial_source(
         found = queries.find_study(session, study)
         study_id = found.id
         _check_implementation(session, wanted.implementation, found, settings)
+        _check_shape(session, wanted.shape, found)
         yield trial_rows(session, study_id, wanted, limit=None), TRIAL_COLUMNS
 
 
@@ -254,6 +269,25 @@ def _check_implementation(
         )
 
 
+def _check_shape(session: Session, shape: str | None, study: StudySummary) -> None:
+    """Refuse a shape that a study has not got.
+
+    Raises:
+        UsageError: It is none of those with a trial, nor of those that may get one.
+    """
+    from tuner.store.paging import shape_names
+
+    planned = study.spec.get("shapes", [])
+    if shape is None or shape in planned:
+        return
+    known = list(dict.fromkeys([*planned, *shape_names(session, study.id)]))
+    if shape not in known:
+        raise UsageError(
+            f"study {study.name[:100]!r} has no shape {shape[:100]}",
+            hint=f"one of {', '.join(known[:20])}" if known else "it has no trials yet",
+        )
+
+
 def _cut(rows: Sequence[Mapping[str, Plain]], key: str, limit: int | None, scope: str) -> Page:
     """Return a page of rows of which one more than wanted was read."""
     if limit is None or len(rows) <= limit:
@@ -290,6 +324,6 @@ def _read_cursor(cursor: str | None, scope: str) -> int | None:
     if text[:_SCOPE_DIGITS] != scope or not is_id:
         raise UsageError(
             "the cursor is not one of this list",
-            hint="pass back `next` of the page before, with the same filters",
+            hint=Way.NEXT_PAGE,
         )
     return int(digits)

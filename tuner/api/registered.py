@@ -18,6 +18,7 @@ from tuner.errors import UsageError
 from tuner.operator import Operator
 from tuner.resources import studies_dir
 from tuner.settings import Settings
+from tuner.ways import Way
 
 if TYPE_CHECKING:
     from tuner.study.spec import StudySpec
@@ -83,7 +84,7 @@ def registered_path(name: str, settings: Settings) -> Path:
         known = ", ".join(each["name"] for each in registered_studies(settings))
         raise NotFound(
             f"no registered study {name[:100]!r}",
-            hint=f"there are {known}; the service is started with more by --studies DIR",
+            hint=f"there are {known}; {Way.ADD_STUDIES}",
         )
     return files[name]
 

@@ -18,13 +18,14 @@ from tuner.api.originals import read_folder_subject
 from tuner.api.originals import read_subject
 from tuner.api.originals import Subject
 from tuner.api.rerun_results import refused_rerun
-from tuner.api.rerun_results import RUN
-from tuner.api.rerun_results import run_of
 from tuner.api.rerun_results import store_reproductions
 from tuner.api.rerun_results import stored_rerun
+from tuner.api.rerun_results import token_of
+from tuner.domain.evidence import AGAIN
 from tuner.domain.protocol import MEASUREMENT_VERSION
 from tuner.domain.protocol import Protocol
 from tuner.domain.study import REPRODUCES
+from tuner.domain.study import RERUN_KEY
 from tuner.domain.study import SourceText
 from tuner.domain.study import StudyDefinition
 from tuner.domain.workload import parse_shape
@@ -111,8 +112,8 @@ def reproduce(
             parse_shape(shape)
         device_id = device or subject.device_id or settings.device
         worker = stack.enter_context(open_worker(device_id, settings))
-        run = secrets.token_hex(8) if go_on_from is None else run_of(store, go_on_from)
-        session = _Session(subject, store, worker, listener or _ignore_event, settings, run)
+        token = secrets.token_hex(8) if go_on_from is None else token_of(store, go_on_from)
+        session = _Session(subject, store, worker, listener or _ignore_event, settings, token)
         report = _run(session, shape, current_source=current_source)
         store_reproductions(store, report)
     return report
@@ -127,7 +128,7 @@ class _Session:
     worker: DeviceWorker
     listener: Listener
     settings: Settings
-    run: str | None  # the same in all studies of this rerun and in no others
+    token: str | None  # of this rerun
 
     @property
     def is_cpu(self) -> bool:
@@ -199,7 +200,7 @@ def _measure_group(
         entries[id(each)] = _entry(session, each, rerun, protocol)
     unsure = [each for each in group if _needs_second_look(entries[id(each)])]
     if unsure:
-        study_id, trial_ids = _measure(session, protocol, unsure, suffix + "-again")
+        study_id, trial_ids = _measure(session, protocol, unsure, suffix + AGAIN)
         study_ids.append(study_id)
         for each in unsure:
             again = _rerun(session, each, study_id, trial_ids)
@@ -351,7 +352,7 @@ def _spec(session: _Session, protocol: Protocol, group: Sequence[_Planned]) -> d
         REPRODUCES: {
             "kind": subject.kind,
             "id": subject.id,
-            **({} if session.run is None else {RUN: session.run}),
+            **({} if session.token is None else {RERUN_KEY: session.token}),
         },
     }
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tuner.domain.outcome import Outcome
 from tuner.domain.study import REPRODUCES
+from tuner.domain.study import RERUN_KEY
 from tuner.domain.study import TrialPoint
 from tuner.report.reproduce import Rerun
 
@@ -13,11 +14,8 @@ if TYPE_CHECKING:
     from tuner.report.reproduction import ReproductionReport
     from tuner.store import Store
 
-# Key beside the record's kind and id: chosen at random by each rerun, the same in all its studies.
-RUN = "run"
 
-
-def run_of(store: Store, study_id: int) -> str | None:
+def token_of(store: Store, study_id: int) -> str | None:
     """Return what tells the studies of one rerun from those of others of the same record.
 
     None where the study was begun by a version that did not tell them apart.
@@ -26,8 +24,8 @@ def run_of(store: Store, study_id: int) -> str | None:
 
     with store.session() as session:
         origin = queries.find_study(session, study_id).spec.get(REPRODUCES, {})
-    run: str | None = origin.get(RUN)
-    return run
+    token: str | None = origin.get(RERUN_KEY)
+    return token
 
 
 def stored_rerun(store: Store, point: TrialPoint, trial_id: int, *, is_quick: bool) -> Rerun:

@@ -17,6 +17,7 @@ from tuner.domain.outcome import Outcome
 from tuner.domain.outcome import RUNNING
 from tuner.errors import UsageError
 from tuner.settings import Settings
+from tuner.ways import Way
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -39,6 +40,7 @@ class WorkloadView:
     Attributes:
         label: Names it within the study.
         answer: As ``tuner best --format json`` has it; None while nothing is confirmed.
+        without_answer: How it stands where there is none.
         slower: Time of the next one over the best's, with its 95 % interval; None without one.
         counts: Trials by outcome.
         failed: How many of them failed.
@@ -47,6 +49,7 @@ class WorkloadView:
 
     label: str
     answer: Mapping[str, Plain] | None
+    without_answer: str
     slower: tuple[float, float, float] | None
     counts: Mapping[str, int]
     failed: int
@@ -120,7 +123,7 @@ class StudyView:
         facts: What its head says, by name.
         is_cpu: Its times say nothing about a GPU.
         implementations: Names, sorted.
-        workloads: In the order of the study.
+        workloads: In the order of the study, those of which nothing was tried last.
         failures: Grouped, by outcome.
         controls: Of each run and workload.
         marks: Why runs are marked, one line each.
@@ -148,6 +151,7 @@ def study_view(study: str | int, settings: Settings) -> StudyView:
     """
     from tuner.report.controls import marks
     from tuner.report.controls_table import controls_table
+    from tuner.report.study_report import NOTHING_TRIED
     from tuner.report.tables import environment_table
     from tuner.report.tables import study_facts
 
@@ -158,7 +162,10 @@ def study_view(study: str | int, settings: Settings) -> StudyView:
         facts=study_facts(report),
         is_cpu=report.is_cpu,
         implementations=report.implementations,
-        workloads=tuple(_workload(report, each) for each in report.workloads),
+        workloads=(
+            *(_workload(report, each) for each in report.workloads),
+            *(WorkloadView(each, None, NOTHING_TRIED, None, {}, 0, {}) for each in report.untried),
+        ),
         failures=failures,
         controls=controls_table(report),
         marks=tuple(marks(report.controls)),
@@ -260,11 +267,12 @@ def check_size(study: StudySummary) -> None:
     if stored > MAX_TRIALS_OF_A_PAGE:
         raise UsageError(
             f"study {study.name} has {stored} trials, too many for one page",
-            hint=f"its CSV files have all; so has `tuner report {study.id}`, where the database is",
+            hint=f"its CSV files have all; {Way.REPORT_STUDY.of(study.id)}",
         )
 
 
 def _workload(report: StudyReport, workload: WorkloadReport) -> WorkloadView:
+    from tuner.report.study_report import without_answer
     from tuner.report.tables import fastest_of
 
     counts: dict[str, int] = {}
@@ -276,6 +284,7 @@ def _workload(report: StudyReport, workload: WorkloadReport) -> WorkloadView:
     return WorkloadView(
         label=workload.label,
         answer=None if answer is None else answer.as_plain(),
+        without_answer=without_answer(report.study, workload.trials),
         slower=None if answer is None else answer.slower(),
         counts=counts,
         failed=failed_count(counts),

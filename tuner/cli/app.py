@@ -135,4 +135,4 @@ def _fail(message: str, hint: str, code: int, *, debug: bool = False) -> int:
 
 
 def _on_sigterm(_signal: int, _frame: FrameType | None) -> None:
-    raise Terminated
+    raise Terminated("the command was ended by SIGTERM")

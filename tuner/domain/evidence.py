@@ -32,6 +32,7 @@ ORIGINAL_KINDS: tuple[OriginalKind, ...] = ("trial", "record", "study", "folder"
 VERDICTS: tuple[Verdict, ...] = (
     *("same", "faster", "slower", "ambiguous", "wrong", "not_comparable"),
 )
+AGAIN = "-again"  # what the study of a second look is called, after the first one's
 
 _TO_US = {"s": 6, "ms": 3, "us": 0, "ns": -3}  # powers of ten
 _DECIMAL = re.compile(r"\+?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)

@@ -19,6 +19,8 @@ from tuner.domain.workload import Workload
 
 # Key in what is stored as a rerun's study file: what it reproduces. A study file can't have it.
 REPRODUCES = "reproduces"
+# Key in that, beside the record: chosen at random by each rerun, the same in all of its studies.
+RERUN_KEY = "run"
 
 
 @dataclass(frozen=True, slots=True)

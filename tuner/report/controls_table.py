@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.domain.controls import MAX_SENTINEL_DRIFT
 from tuner.domain.controls import RunControls
 from tuner.report.shown import MISSING
+from tuner.report.shown import moment
 from tuner.report.shown import number
 from tuner.report.study_report import StudyReport
 from tuner.report.tables import Cell
@@ -30,17 +31,25 @@ def controls_table(report: StudyReport) -> Table:
 
 
 def _row(run: RunControls, label: str) -> tuple[Cell, ...]:
-    times = dict.fromkeys(map(number, (run.sentinel_low_us, run.sentinel_high_us)))
+    sentinel_us = tuple(dict.fromkeys((run.sentinel_low_us, run.sentinel_high_us)))
     drift = MISSING if run.drift is None else f"{run.drift:.2%}"
+    exact_drift = "" if run.drift is None else f"{100 * run.drift!r} %"
     mark = "drifted" if run.is_marked else ""
     return (
         Cell(label),
-        Cell(run.run_started_at.isoformat(timespec="seconds")),
-        Cell(number(run.null_us), "number"),
-        Cell(number(run.copy_us), "number"),
-        Cell(number(run.copy_gb_s), "number"),
-        Cell(" to ".join(times), "number"),
+        Cell(moment(run.run_started_at)),
+        _figures(run.null_us),
+        _figures(run.copy_us),
+        _figures(run.copy_gb_s),
+        _figures(*sentinel_us),
         Cell(str(run.sentinel_count), "number"),
-        Cell(drift, "number", strong=run.is_marked),
+        Cell(drift, "number", strong=run.is_marked, exact=exact_drift),
         Cell("; ".join(filter(None, (mark, *run.failures))) or MISSING),
     )
+
+
+def _figures(*values: float | None) -> Cell:
+    """Return a figure, or the two ends of a range."""
+    texts = dict.fromkeys(map(number, values))
+    exact = "" if None in values else " to ".join(map(repr, values))
+    return Cell(" to ".join(texts), "number", exact=exact)

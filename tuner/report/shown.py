@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 MISSING = "—"
 
 
@@ -12,6 +14,11 @@ def number(value: float | None) -> str:
     if abs(value) >= 1000:
         return f"{value:.0f}"
     return f"{value:#.4g}".rstrip(".") if value else "0"
+
+
+def moment(when: datetime) -> str:
+    """Return a stored time to the second, in UTC as it is stored."""
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def shortened(text: str, length: int) -> str:

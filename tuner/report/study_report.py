@@ -23,6 +23,7 @@ from tuner.domain.identity import Config
 from tuner.domain.identity import Plain
 from tuner.domain.outcome import Outcome
 from tuner.domain.protocol import Protocol
+from tuner.domain.queue import StudyState
 from tuner.domain.stats import median
 from tuner.domain.study import BestCandidate
 from tuner.domain.workload import Workload
@@ -43,6 +44,7 @@ _PROCESS_KEY = (
     "trial_id", "study_id", "study", "operator", "implementation", "language", "shape", "dtype",
     "scalars", "config", "stage", "process",
 )  # fmt: skip
+NOTHING_TRIED = "nothing tried"
 PROCESS_COLUMNS = (*_PROCESS_KEY, "samples", "median_us", "min_us", "max_us")
 
 
@@ -123,6 +125,12 @@ class StudyReport:
         return (trial for each in self.workloads for trial in each.trials)
 
     @property
+    def untried(self) -> list[str]:
+        """The planned shapes of which there is no trial, in the order of the study."""
+        known = {each.workload.shape_text for each in self.workloads}
+        return [each for each in self.study.spec.get("shapes", ()) if each not in known]
+
+    @property
     def is_cpu(self) -> bool:
         """Whether the times are of a CPU, which say nothing about a GPU."""
         return self.study.device_id == "cpu"
@@ -172,6 +180,17 @@ def read_winners(session: Session, study: StudySummary) -> tuple[WorkloadReport,
     """Read the workloads of a study on which something is confirmed, with those trials alone."""
     trials = queries.list_trials(session, study.id, confirmed_only=True)
     return _workload_reports(session, study, trials)
+
+
+def without_answer(study: StudySummary, trials: Iterable[TrialSummary]) -> str:
+    """Say how it stands with a workload that has no best config, by its trials."""
+    outcomes = {trial.outcome for trial in trials} - {Outcome.SKIPPED}
+    is_finished = study.state is StudyState.FINISHED
+    if not outcomes and not is_finished:
+        return NOTHING_TRIED
+    if Outcome.OK in outcomes:
+        return "nothing confirmed"
+    return "no valid config" if is_finished else "nothing valid yet"
 
 
 def process_rows(samples: Iterable[Mapping[str, Plain]]) -> Iterator[dict[str, Plain]]:
@@ -304,7 +323,7 @@ def _sampled(session: Session, study: StudySummary, trial_id: int) -> SampledTri
     if trial.study_id != study.id:
         raise NotFound(
             f"trial {trial_id} is not one of study {study.name}",
-            hint=f"{Way.LIST_TRIALS.of(study.id)} lists its trials",
+            hint=f"choose one of {Way.LIST_TRIALS.of(study.id)}",
         )
     stages: dict[str, list[tuple[float, ...]]] = {}
     for process in detail.processes:

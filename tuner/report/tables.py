@@ -19,7 +19,9 @@ from tuner.report.shown import MISSING
 from tuner.report.shown import number
 from tuner.report.shown import shortened
 from tuner.report.study_report import failure_groups
+from tuner.report.study_report import NOTHING_TRIED
 from tuner.report.study_report import StudyReport
+from tuner.report.study_report import without_answer
 from tuner.report.study_report import WorkloadReport
 from tuner.store.views import TrialSummary
 
@@ -39,11 +41,12 @@ BEST_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell: its text, how it is set, and whether it stands out."""
+    """One cell: its text, how it is set, whether it stands out, and all digits of its figure."""
 
     text: str
     kind: CellKind = "words"
     strong: bool = False
+    exact: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def protocol_text(protocol: Protocol | None) -> str:
 
 def comparison_table(report: StudyReport) -> Table:
     """Return shapes × implementations: each one's fastest confirmed median, the best strong."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for each in report.workloads:
         cells = [Cell(each.label)]
         for implementation in report.implementations:
@@ -114,6 +117,8 @@ def comparison_table(report: StudyReport) -> Table:
             is_best = found is not None and each.answer is not None and _is(found, each.answer.best)
             cells.append(Cell(number(found.median_us if found else None), "number", is_best))
         rows.append(tuple(cells))
+    nothing = [Cell(MISSING, "number")] * len(report.implementations)
+    rows += [(Cell(each), *nothing) for each in report.untried]
     return Table(
         "implementations",
         "Implementations by shape, µs a launch",
@@ -126,10 +131,10 @@ def comparison_table(report: StudyReport) -> Table:
 
 def best_table(report: StudyReport) -> Table:
     """Return the best config of each shape, how sure that is, and what comes next."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for each in report.workloads:
         if each.answer is None:
-            rows.append((Cell(each.label), Cell("no valid config"), *([Cell(MISSING)] * 6)))
+            rows.append(_unanswered(each.label, without_answer(report.study, each.trials)))
             continue
         best = each.answer.best
         rows.append(
@@ -144,6 +149,7 @@ def best_table(report: StudyReport) -> Table:
                 Cell(_runner_up_text(each.answer)),
             )
         )
+    rows += [_unanswered(each, NOTHING_TRIED) for each in report.untried]
     return Table(
         "best",
         "Best config of each shape",
@@ -156,6 +162,10 @@ def best_table(report: StudyReport) -> Table:
         "bytes the problem must move, over the median; with a hot cache it can exceed what the "
         "memory gives. In brackets the 95 % interval of the ratio.",
     )  # fmt: skip
+
+
+def _unanswered(label: str, why: str) -> tuple[Cell, ...]:
+    return (Cell(label), Cell(why), *([Cell(MISSING)] * 6))
 
 
 def failure_table(report: StudyReport) -> Table:

@@ -96,7 +96,12 @@ def _layers(state: ServiceState, writes: RateLimit, traffic: Traffic) -> list[Mi
     best_route = next(each for each in state.routes if each.path == BEST_PATH)
     return [
         Middleware(
-            Gate, access=state.access, writes=writes, metrics=state.metrics, traffic=traffic
+            Gate,
+            access=state.access,
+            writes=writes,
+            metrics=state.metrics,
+            traffic=traffic,
+            page=error_page,
         ),
         Middleware(Heads),
         Middleware(

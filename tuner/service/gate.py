@@ -12,6 +12,7 @@ import time
 
 from starlette.datastructures import Headers
 from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp
 from starlette.types import Message
@@ -20,6 +21,7 @@ from starlette.types import Scope
 from starlette.types import Send
 
 from tuner.service.errors import error_answer
+from tuner.service.errors import PageMaker
 from tuner.service.errors import Problem
 from tuner.service.events import EVENTS_TYPE
 from tuner.service.headers import add_headers
@@ -44,7 +46,16 @@ _log = logging.getLogger("tuner.service.access")
 
 
 class Gate:
-    """ASGI layer around the whole service."""
+    """ASGI layer around the whole service.
+
+    Args:
+        app: What it is around.
+        access: Who may do what.
+        writes: How often one client may write.
+        metrics: Count requests.
+        traffic: Is told of requests.
+        page: Makes the page of a refusal.
+    """
 
     def __init__(
         self,
@@ -53,12 +64,14 @@ class Gate:
         writes: RateLimit,
         metrics: Metrics,
         traffic: Traffic,
+        page: PageMaker,
     ) -> None:
         self._app = app
         self._access = access
         self._writes = writes
         self._metrics = metrics
         self._traffic = traffic
+        self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -88,17 +101,17 @@ class Gate:
     async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope, headers)
         if refusal is not None:
-            await _refuse(refusal, scope, receive, send)
+            await self._refuse(refusal, scope, receive, send)
             return
         if scope["method"] not in READ_METHODS:
             try:
                 body = await whole_body(receive)
             except BodyRefused as error:
-                await _refuse(error.refusal, scope, receive, send)
+                await self._refuse(error.refusal, scope, receive, send)
                 return
             refusal = body_refusal(scope["path"], body)
             if refusal is not None:
-                await _refuse(refusal, scope, receive, send)
+                await self._refuse(refusal, scope, receive, send)
                 return
             receive = replayed(body, receive)
         await self._app(scope, receive, send)
@@ -122,6 +135,24 @@ class Gate:
                 )
         return self._access.refusal(method, path, headers) or content_refusal(method, path, headers)
 
+    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        is_for_a_person = wants_page(scope["path"], Headers(scope=scope))
+        # A form of a page whose session has ended too.
+        if refusal.status == 401 and is_for_a_person:
+            await RedirectResponse(login_address(scope), 303)(scope, receive, send)
+            return
+        headers = {}
+        if refusal.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        if refusal.retry_after_s:
+            headers["Retry-After"] = str(refusal.retry_after_s)
+        if refusal.status in (408, 413) or refusal is BUSY:
+            # The rest of the body is not read; or there are too many.
+            headers["Connection"] = "close"
+        problem = Problem(refusal.status, refusal.message, refusal.hint, refusal.error, headers)
+        answer = self._page(Request(scope), problem) if is_for_a_person else error_answer(problem)
+        await answer(scope, receive, send)
+
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         template = getattr(scope.get("route"), "path", None) or "(none)"
         self._metrics.count_request(scope["method"], template, status)
@@ -134,19 +165,3 @@ class Gate:
 def _client(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else ""
-
-
-async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-    # A form of a page whose session has ended too: a person reads the answer.
-    if refusal.status == 401 and wants_page(scope["path"], Headers(scope=scope)):
-        await RedirectResponse(login_address(scope), 303)(scope, receive, send)
-        return
-    headers = {}
-    if refusal.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if refusal.retry_after_s:
-        headers["Retry-After"] = str(refusal.retry_after_s)
-    if refusal.status in (408, 413) or refusal is BUSY:
-        headers["Connection"] = "close"  # the rest of the body is not read; or there are too many
-    problem = Problem(refusal.status, refusal.message, refusal.hint, refusal.error, headers)
-    await error_answer(problem)(scope, receive, send)

@@ -347,11 +347,16 @@ class Comparison(TypedDict):
 
 
 class JobItem(TypedDict):
-    """A job of the queue; shapes: where they replace those of the study, or of the record."""
+    """A job of the queue; subject: what it runs, with its kind, such as ``trial 10``.
+
+    study: name of the study, or the record to reproduce as it was asked for; shapes: where they
+    replace those of the study, or of the record.
+    """
 
     job_id: int
     kind: Literal["study", "reproduce"]
     study: str
+    subject: str
     shapes: list[str] | None
     request: JsonObject
     device_id: str

@@ -23,6 +23,8 @@ from tuner.resources import studies_dir
 from tuner.service.wording import HTTP_WORDS
 from tuner.settings import Settings
 from tuner.store.location import locate
+from tuner.ways import in_words
+from tuner.ways import Way
 from tuner.ways import Words
 
 _log = logging.getLogger("tuner.service")
@@ -61,7 +63,8 @@ class Teller:
         if isinstance(error, SchemaMismatch):
             return (
                 "the database has another schema than this version of tuner needs",
-                f"`tuner db upgrade` brings an older one up to date; {_THE_LOG}",
+                in_words(f"{Way.UPGRADE_DATABASE} brings an older one up to date; ", words)
+                + _THE_LOG,
             )
         if isinstance(error, DatabaseProblem):
             what = f": {error.what}" if error.what else ""

@@ -140,7 +140,7 @@ def find_records(session: Session, evidence: str) -> list[StoredRecord]:
     if not found:
         raise NotFound(
             f"no evidence {evidence[:100]!r}",
-            hint=f"{Way.LIST_EVIDENCE} lists what is stored; `tuner import FILE` adds to it",
+            hint=f"{Way.LIST_EVIDENCE} lists what is stored; {Way.ADD_EVIDENCE}",
         )
     return found
 

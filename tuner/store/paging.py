@@ -37,6 +37,7 @@ from tuner.store.models import TrialRow
 from tuner.store.models import WorkloadRow
 from tuner.store.queries import outcome_counts
 from tuner.store.reproductions import newest_reproductions
+from tuner.store.reruns import is_no_rerun
 from tuner.store.study_states import study_states
 
 _T = TypeVar("_T")
@@ -135,10 +136,29 @@ def implementation_names(session: Session, study_id: int) -> list[str]:
     return list(session.scalars(_of_study(select(ImplementationRow.name), study_id).distinct()))
 
 
+def shape_names(session: Session, study_id: int) -> list[str]:
+    """Return the shapes of which a study has trials, in the order in which they got their first."""
+    query = (
+        select(WorkloadRow.shape)
+        .join(TrialRow, TrialRow.workload_id == WorkloadRow.id)
+        .where(TrialRow.study_id == study_id)
+        .group_by(WorkloadRow.shape)
+        .order_by(func.min(TrialRow.id))
+    )
+    return list(session.scalars(query))
+
+
 def study_rows(
-    session: Session, *, before: int | None = None, limit: int | None
+    session: Session, *, before: int | None = None, limit: int | None, with_reruns: bool = True
 ) -> list[dict[str, Plain]]:
-    """Return studies, newest first, from below the id ``before``, with state and counts."""
+    """Return studies, newest first, from below the id ``before``, with state and counts.
+
+    Args:
+        session: Of the store.
+        before: Only from below this id.
+        limit: At most so many.
+        with_reruns: Those of records run again too, which ask no question of their own.
+    """
     query = (
         _select(_STUDY)
         .select_from(StudyRow)
@@ -148,6 +168,8 @@ def study_rows(
     )
     if before is not None:
         query = query.where(StudyRow.id < before)
+    if not with_reruns:
+        query = query.where(is_no_rerun(StudyRow.id))
     found = [_plain(row) for row in session.execute(query).mappings()]
     ids = [row["study_id"] for row in found]
     counts = outcome_counts(session, ids)

@@ -173,7 +173,7 @@ def trial_detail(session: Session, trial_id: int) -> TrialDetail:
     if 0 < trial_id <= MAX_ID:
         row = session.execute(_trial_query().where(TrialRow.id == trial_id)).first()
     if row is None:
-        raise NotFound(f"no trial {trial_id}", hint=f"{Way.LIST_TRIALS} lists a study's")
+        raise NotFound(f"no trial {trial_id}", hint=Way.FIND_TRIAL)
     gone = {} if row.TrialRow.outcome else left_behind(session, [row.TrialRow.study_id])
     return trial_parts(session, _trial_summary(row, gone), row.TrialRow)
 

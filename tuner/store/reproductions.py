@@ -15,12 +15,12 @@ from datetime import UTC
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy import func
 from sqlalchemy import RowMapping
 from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tuner.domain.evidence import AGAIN
 from tuner.domain.evidence import OriginalKind
 from tuner.domain.evidence import Reproduction
 from tuner.domain.evidence import StoredReproduction
@@ -34,8 +34,6 @@ _PLAIN = (
     *("original_kind", "original_id", "verdict", "rerun_study_id", "rerun_trial_id"),
     *("ratio", "ratio_low", "ratio_high", "threshold"),
 )
-# What the study of a second look is called, after the first one's.
-_AGAIN = "-again"
 _REPRODUCTION = table_of(ReproductionRow)
 _STUDY = table_of(StudyRow)
 
@@ -80,19 +78,6 @@ def reproductions_in(session: Session, study_ids: Sequence[int]) -> list[StoredR
     return [_read(looks) for looks in _verdicts(rows)]
 
 
-def looks_up_to(session: Session, study_id: int) -> tuple[int, ...]:
-    """Return a study of a rerun; where it is the second look, the first one's before it."""
-    name = session.scalar(select(_STUDY.c.name).where(_STUDY.c.id == study_id))
-    if name is None or not name.endswith(_AGAIN):
-        return (study_id,)
-    first = session.scalar(
-        select(func.max(_STUDY.c.id)).where(
-            _STUDY.c.name == name.removesuffix(_AGAIN), _STUDY.c.id < study_id
-        )
-    )
-    return (study_id,) if first is None else (first, study_id)
-
-
 def newest_reproductions(
     session: Session, *, before: int | None = None, limit: int | None
 ) -> list[StoredReproduction]:
@@ -132,7 +117,7 @@ def _is_second_look(first: RowMapping, row: RowMapping) -> bool:
     return (
         row["id"] == first["id"] + 1
         and first["study_name"] is not None
-        and row["study_name"] == first["study_name"] + _AGAIN
+        and row["study_name"] == first["study_name"] + AGAIN
         and all(row[name] == first[name] for name in same)
     )
 

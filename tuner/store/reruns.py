@@ -6,6 +6,8 @@ reproductions come when it has ended, or never where it is cancelled.
 
 from __future__ import annotations
 
+import json
+
 from sqlalchemy import ColumnElement
 from sqlalchemy import or_
 from sqlalchemy import select
@@ -13,6 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.orm import Session
 
 from tuner.domain.study import REPRODUCES
+from tuner.domain.study import RERUN_KEY
 from tuner.store.evidence_models import ReproductionRow
 from tuner.store.models import StudyRow
 from tuner.store.models import TrialRow
@@ -28,6 +31,23 @@ def is_rerun(session: Session, study_id: int) -> bool:
     """Tell whether a study is the rerun of a record."""
     query = select(StudyRow.id).where(StudyRow.id == study_id, _is_of_rerun(StudyRow.id))
     return session.execute(query).first() is not None
+
+
+def studies_of_rerun(session: Session, study_id: int) -> tuple[int, ...]:
+    """Return the studies of the rerun that a study belongs to, in the order they were begun.
+
+    A rerun has one for each protocol, and another one where it took a second look.
+    """
+    spec = json.loads(session.get_one(StudyRow, study_id).spec)
+    token = spec.get(REPRODUCES, {}).get(RERUN_KEY)
+    if token is None:  # of a version that did not tell them apart
+        return (study_id,)
+    text = f'"{RERUN_KEY}":"{token}"'
+    query = select(StudyRow.id).where(
+        StudyRow.name.startswith(spec["name"], autoescape=True),
+        StudyRow.spec.contains(text, autoescape=True),
+    )
+    return tuple(session.scalars(query.order_by(StudyRow.id)))
 
 
 def _is_of_rerun(study_id: InstrumentedAttribute[int]) -> ColumnElement[bool]:

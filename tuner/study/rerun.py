@@ -46,6 +46,7 @@ from tuner.study.confirm import FreshWorker
 from tuner.study.confirm import FreshWorkers
 from tuner.study.confirm import sampling_of
 from tuner.study.controls import ControlRounds
+from tuner.study.interrupted import why_interrupted
 from tuner.study.recorder import Recorder
 from tuner.study.screening import WarmWorker
 
@@ -253,8 +254,8 @@ class RerunRunner:
             job = TrialJob(each.kernel, each.problem, sampling)
             report = self.worker.run_trial(job, self.limits)
         except BaseException as error:
-            message = str(error).partition("\n")[0] or type(error).__name__
-            stopped = TrialReport(Failure(Outcome.INTERRUPTED, Stage.BUILD, message))
+            failure = Failure(Outcome.INTERRUPTED, Stage.BUILD, why_interrupted(error))
+            stopped = TrialReport(failure)
             self.recorder.finish_trial(trial_id, stopped, bytes_moved=each.bytes_moved)
             raise
         self.recorder.finish_trial(trial_id, report, bytes_moved=each.bytes_moved)

@@ -43,6 +43,7 @@ from tuner.study.confirm import sampling_of
 from tuner.study.controls import ControlRounds
 from tuner.study.coverage import Coverage
 from tuner.study.coverage import uncovered_spaces
+from tuner.study.interrupted import why_interrupted
 from tuner.study.plan import Plan
 from tuner.study.plan import WorkloadPlan
 from tuner.study.recorder import Recorder
@@ -265,7 +266,7 @@ class StudyRunner:
                 meanwhile=meanwhile if self.builds.overlaps else None,
             )
         except BaseException as error:
-            failure = Failure(Outcome.INTERRUPTED, Stage.BUILD, _why_interrupted(error))
+            failure = Failure(Outcome.INTERRUPTED, Stage.BUILD, why_interrupted(error))
             reports = [TrialReport(failure)] * len(batch)
             raise
         finally:
@@ -392,9 +393,3 @@ class StudyRunner:
         self, point: TrialPoint, outcome: Outcome, message: str, quick_us: float | None
     ) -> None:
         self.listener(events.TrialEnded(point, outcome, message, quick_us))
-
-
-def _why_interrupted(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
-        return "stopped by the user"
-    return f"{type(error).__name__}: {error}".splitlines()[0][:500]

@@ -27,7 +27,6 @@ def home(request: Request, settings: SettingsDep) -> Response:
     now = _now(settings)
     context = {
         **now,
-        "studies": api.page_studies(settings, RECENT_STUDIES).items,
         "newest": api.newest_winners(settings),
         "choices": lookup_choices(settings, now["queue"].devices),
     }
@@ -35,13 +34,27 @@ def home(request: Request, settings: SettingsDep) -> Response:
 
 
 @router.get("/now")
-def show_now(request: Request, settings: SettingsDep) -> Response:
-    """Show devices and what runs, the part of the first page that changes."""
-    return render(request, "parts/now.html", _now(settings))
+def show_now(request: Request, settings: SettingsDep, seen: str = "") -> Response:
+    """Show devices and what runs, the part of the first page that changes.
+
+    ``seen`` is how far the newest studies were; where that is not so any more, the results are
+    sent too.
+    """
+    found = _now(settings)
+    changed = seen != found["seen"]
+    newest = api.newest_winners(settings) if changed else None
+    context = {**found, "changed": changed, "newest": newest}
+    return render(request, "parts/now_update.html", context)
 
 
 def _now(settings: Settings) -> dict[str, Any]:
     queue = api.queue_now(settings, WAITING_JOBS)
+    studies = api.newest_studies(settings, RECENT_STUDIES)
     # What is paused changes by somebody's doing only.
     moves = bool(queue.running or queue.counts.get("queued"))
-    return {"queue": queue, "poll_s": 2 if moves else 10}
+    return {
+        "queue": queue,
+        "studies": studies,
+        "seen": "-".join(f"{each['study_id']}.{each['state']}" for each in studies) or "none",
+        "poll_s": 2 if moves else 10,
+    }

@@ -46,7 +46,7 @@ def look_up(
     }  # fmt: skip
     context: dict[str, Any] = {
         "choices": lookup_choices(state.settings), "asked": asked, "found": None, "error": None,
-        "is_unknown": False, "key": new_key(),
+        "is_unknown": False, "has_nearest": False, "key": new_key(),
     }  # fmt: skip
     if not asked["shape"]:
         return render(request, "lookup.html", context)
@@ -55,9 +55,23 @@ def look_up(
     except TunerError as error:
         # The form stays, with what was asked.
         told = problem_of(error, state.teller, PAGE_WORDS)
-        context |= {"error": told, "is_unknown": isinstance(error, NotFound)}
+        is_unknown = isinstance(error, NotFound)
+        context |= {
+            "error": told,
+            "is_unknown": is_unknown,
+            "has_nearest": is_unknown and _has_nearest(asked, state),
+        }
         return render(request, "lookup.html", context, status=told.status)
     return render(request, "lookup.html", context)
+
+
+def _has_nearest(asked: dict[str, str], state: ServiceState) -> bool:
+    """Tell whether a question that has no answer has one at the nearest shape."""
+    try:
+        _answer({**asked, "match": "nearest-shape"}, state)
+    except TunerError:
+        return False
+    return True
 
 
 def _answer(asked: dict[str, str], state: ServiceState) -> dict[str, Any]:

@@ -81,6 +81,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "figure": _figure,
+        "decimals": _decimals,
         "shape": lambda sizes: sizes if isinstance(sizes, str) else shape_text(sizes),
         "moment": _moment,
         "scalar": scalar_text,
@@ -97,10 +98,17 @@ def _figure(value: float | None) -> Markup | str:
     """Return a rounded figure; the exact one is in ``value`` and shows when pointed at."""
     if value is None:
         return api.figure_text(None)
+    return _rounded(value, api.figure_text(value))
+
+
+def _decimals(value: float, digits: int) -> Markup:
+    """Return a figure with so many digits after the point; the exact one is as in ``_figure``."""
+    return _rounded(value, f"{value:.{digits}f}")
+
+
+def _rounded(value: float, text: str) -> Markup:
     exact = repr(value)
-    return Markup('<data value="{}" title="{}">{}</data>').format(
-        exact, exact, api.figure_text(value)
-    )
+    return Markup('<data value="{}" title="{}">{}</data>').format(exact, exact, text)
 
 
 def _shown(value: Plain) -> str:
