@@ -26,7 +26,6 @@ from tuner.api import kept_answers
 from tuner.domain.controls import ControlPoint
 from tuner.domain.controls import ControlRound
 from tuner.domain.environment import Environment
-from tuner.domain.evidence import Reproduction
 from tuner.errors import NotFound
 from tuner.errors import SchemaMismatch
 from tuner.errors import UsageError
@@ -38,7 +37,6 @@ from tuner.store import open_store
 from tuner.store.controls import add_controls
 from tuner.store.job_devices import register_device
 from tuner.store.owner import this_process
-from tuner.store.reproductions import add_reproduction
 from tuner.testing.store_steps import confirm
 from tuner.testing.store_values import GEOMETRY
 from tuner.testing.store_values import make_definition
@@ -269,23 +267,6 @@ def test_any_shape_may_be_nearer_than_the_nearest_one(
     add_trial(settings, 20.0, shape=(5, 8))
     assert answers.kept_json(asked) is None
     assert b'"median_us": 20.0' in answers.best_json(asked)
-
-
-def test_a_rerun_that_turns_out_to_be_one_ends_it(
-    answers: api.BestAnswers, settings: Settings
-) -> None:
-    """What was measured to reproduce a record is evidence about that, and no candidate."""
-    add_trial(settings, 5.0)
-    assert b'"median_us": 5.0' in ask(answers)
-    with (
-        open_store(settings.db, create=False, writable=True) as store,
-        store.transaction() as connection,
-    ):
-        query = text("SELECT id FROM tuner_study WHERE name = 'at 5.0'")
-        study_id = connection.scalar(query)
-        add_reproduction(connection, Reproduction("trial", "1", "not_comparable", study_id))
-    assert answers.kept_json(ASKED) is None
-    assert b'"median_us": 10.0' in ask(answers)
 
 
 def test_a_drifting_control_of_its_run_ends_it(
