@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from places import OPERATORS
 from tuner.operator import load_operator
 from tuner.operator import Operator
 from tuner.settings import Settings
+
+# In the background of a script, the suite is told to ignore Ctrl-C, and what it starts would
+# inherit that: tests send that signal to commands.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
