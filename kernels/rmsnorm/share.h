@@ -79,7 +79,7 @@ struct Edge {
     int column;  // of the row; COLS and more: there is none
 };
 
-// The edge elements of a row that begin with number `number`, at the row's first addresses.
+// Edge element `number` of the row at `x`: the head's come first.
 __device__ inline Edge load_edge(const Share& share, const Element* x, const Element* w, int number) {
     Edge edge = {};
     edge.column = number < share.head ? number : number + share.inner;
