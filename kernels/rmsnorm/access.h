@@ -143,7 +143,7 @@ __device__ inline void store_once(const Vector& value, Element* to) {
 }
 
 // Begins to copy a vector, which no thread reads again, to LDS: past the registers where the device
-// can, so that many copies are under way at once. It is there after the same thread's `await_fetched`.
+// can, so that many copies are under way at once.
 __device__ inline void fetch(Vector* to, const Element* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && VECTOR_BYTES >= 4
 #if VECTOR_BYTES == 16
@@ -152,19 +152,15 @@ __device__ inline void fetch(Vector* to, const Element* from) {
 #define COPY "cp.async.ca.shared.global"
 #endif
     const auto place = static_cast<unsigned>(__cvta_generic_to_shared(to));
-#if STREAM == 2
-    asm volatile("{\n.reg .b64 policy;\n"
-                 "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n" COPY
-                 ".L2::cache_hint [%0], [%1], %2, policy;\n}" ::"r"(place), "l"(from), "n"(VECTOR_BYTES)
-                 : "memory");
-#else
+    // Without a policy, whatever STREAM: NVRTC 13.0 encodes a copy that has both a policy and an
+    // address in LDS relative to a uniform register wrongly (32784x2047 in BF16: illegal instruction).
     asm volatile(COPY " [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(VECTOR_BYTES) : "memory");
-#endif
 #else
     *to = load_once(from);
 #endif
 }
 
+// Waits until what this thread has begun to fetch is in LDS.
 __device__ inline void await_fetched() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");

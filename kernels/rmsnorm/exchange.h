@@ -63,7 +63,7 @@ __device__ inline Word look_at(Word* word) {
 }
 
 // The sum of squares of a part, in all threads, by reading it.
-__device__ inline float sum_of_part(const Element* x, const Element* w, int part, float* partial) {
+__device__ inline float sum_of_part(Sums& sums, const Element* x, const Element* w, int part) {
     const Share share = share_of(x, w, nullptr, first_of(part));
     float sum = 0.0f;
     for (int step = 0; step < STEPS; ++step) {
@@ -75,12 +75,12 @@ __device__ inline float sum_of_part(const Element* x, const Element* w, int part
         const float edge = widen(load_edge(share, x, w, edge_of(part) + i * LANES).x);
         sum += edge * edge;
     }
-    return sum_of_row(sum, partial);
+    return sum_of_row(sums, sum);
 }
 
 // The sum of squares of a row, in all threads, whether or not the other blocks run.
 __device__ inline float total_of_row(
-    Exchange& exchange, Word* words, const Element* x, const Element* w) {
+    Exchange& exchange, Sums& sums, Word* words, const Element* x, const Element* w) {
     const int thread = static_cast<int>(threadIdx.x);
     if (thread < PARTS) {
         Word word = 0;
@@ -101,13 +101,8 @@ __device__ inline float total_of_row(
         return total;  // all threads of the block see the same
     }
     total = 0.0f;
-    for (int part = 0, next = 1; part < PARTS; ++part) {
-        float sum = exchange.sums[part];
-        if (!exchange.is_there[part]) {
-            sum = sum_of_part(x, w, part, exchange.partial[next]);
-            next ^= 1;
-        }
-        total += sum;
+    for (int part = 0; part < PARTS; ++part) {
+        total += exchange.is_there[part] ? exchange.sums[part] : sum_of_part(sums, x, w, part);
     }
     return total;
 }

@@ -8,7 +8,7 @@
 
 #include "exchange.h"
 
-extern "C" __global__ void __launch_bounds__(BLOCK)
+extern "C" __global__ void BOUNDS
 rmsnorm_split(const Element* __restrict__ x,
               const Element* __restrict__ w,
               Element* __restrict__ y,
@@ -28,9 +28,10 @@ rmsnorm_split(const Element* __restrict__ x,
     Held held;
     held.shared = shared + threadIdx.x;
     load(held, share, row_in, w, edge_of(part));
-    publish(words, part, sum_of_row(sum_of_share(held, share), of_block.partial[0]));
+    Sums sums = {of_block.partial, 0};
+    publish(words, part, sum_of_row(sums, sum_of_share(held, share)));
 
-    const float total = total_of_row(of_block, words, row_in, w);
+    const float total = total_of_row(of_block, sums, words, row_in, w);
     const bool is_last_here = is_clerk() && is_last(words);
     write(held, share, row_out, rsqrtf(total * (1.0f / COLS) + epsilon));
     if (is_last_here) {

@@ -11,13 +11,13 @@
 //   VECTOR   elements an access: 1, 2, 4 or 8, at most 16 bytes of them
 //   KEPT     of a thread's vectors, so many stay in registers between the two passes
 //   SHARED   so many more stay in LDS; what is left is read again
+//   SEVERAL  1: a block takes more rows than it has room for, one after the other
 //   EARLY    1: load the weights of the vectors that stay before the reduction
 //   STREAM   1: the caches are asked not to keep results; 2: nor the row, but for what is read
 //            again, the first time
 //
-// BLOCK / LANES rows go through a block at a time, and a block takes several such groups where
-// the grid is smaller than the rows. Row offsets are 64 bits wide; strides are elements from the
-// start of a row to the start of the next one.
+// BLOCK / LANES rows go through a block at a time. Row offsets are 64 bits wide; strides are elements
+// from the start of a row to the start of the next one.
 
 #define STRIDE (LANES * VECTOR)
 #define STEPS AT_LEAST_ONE((COLS / VECTOR + LANES - 1) / LANES)
@@ -27,8 +27,7 @@
 #include "held.h"
 #include "wave_sum.h"
 
-extern "C" __global__ void
-__launch_bounds__(BLOCK)
+extern "C" __global__ void BOUNDS
 rmsnorm_vector(const Element* __restrict__ x,
                const Element* __restrict__ w,
                Element* __restrict__ y,
@@ -42,21 +41,24 @@ rmsnorm_vector(const Element* __restrict__ x,
     const int row_of_block = ROWS == 1 ? 0 : static_cast<int>(threadIdx.x / LANES);
     Held held;
     held.shared = shared + threadIdx.x;
-    int turn = 0;
+    Sums sums = {partial, 0};
     // All threads of a block make the same number of turns, so that no barrier is missed.
-    for (long long group = static_cast<long long>(blockIdx.x) * ROWS; group < rows;
-         group += static_cast<long long>(gridDim.x) * ROWS, turn ^= 1) {
-        const long long row = group + row_of_block;
-        const bool has_row = ROWS == 1 || row < rows;
-        const Element* row_in = x + (has_row ? row : group) * x_stride;
+    for (long long group = static_cast<long long>(blockIdx.x) * ROWS; !SEVERAL || group < rows;
+         group += static_cast<long long>(gridDim.x) * ROWS) {
+        // Where the last group is not full, threads without a row have the last one, too, and write
+        // what is written anyway: if they did not, NVIDIA's compiler would load early weights only
+        // where it knows who writes, after the sum.
+        const long long number = group + row_of_block;
+        const long long row = ROWS == 1 || number < rows ? number : rows - 1;
+        const Element* row_in = x + row * x_stride;
         Element* row_out = y + row * y_stride;
         const Share share = share_of(row_in, w, row_out, lane * VECTOR);
 
         load(held, share, row_in, w, lane);
-        const float total = sum_of_row(sum_of_share(held, share), partial[turn]);
-        const float scale = rsqrtf(total * (1.0f / COLS) + epsilon);
-        if (has_row) {
-            write(held, share, row_out, scale);
+        const float total = sum_of_row(sums, sum_of_share(held, share));
+        write(held, share, row_out, rsqrtf(total * (1.0f / COLS) + epsilon));
+        if (!SEVERAL) {
+            return;
         }
     }
 }

@@ -24,9 +24,15 @@
 
 #define MOST_WAVES (BLOCK / 32)  // of the smallest wave there is
 
-// The sum over the threads of a row, in all of them. `partial` holds one float a wave and is not the
-// one of the previous call: a fast wave may write it while a slow one still reads that.
-__device__ inline float sum_of_row(float sum, float* partial) {
+// Floats that waves exchange, one each: in turns, as a fast wave may write its own for the next sum
+// while a slow one still reads the last.
+struct Sums {
+    float (*partial)[MOST_WAVES];  // two of them
+    int turn;
+};
+
+// The sum over the threads of a row, in all of them.
+__device__ inline float sum_of_row(Sums& sums, float sum) {
 #pragma unroll
     for (int offset = LANES / 2; offset > 0; offset /= 2) {
         if (offset < WAVE) {
@@ -36,6 +42,7 @@ __device__ inline float sum_of_row(float sum, float* partial) {
     if (LANES <= WAVE) {
         return sum;
     }
+    float* const partial = sums.partial[sums.turn ^= 1];
     const unsigned wave = threadIdx.x / WAVE;
     if (threadIdx.x % WAVE == 0) {
         partial[wave] = sum;

@@ -87,6 +87,8 @@ def constants_of(*names: str, **fixed: int) -> Callable[[Config, Dims], Config]:
             "KEPT": kept(config, dims),
             "SHARED": shared(config, dims),
         }
+        if "TURNS" in config:
+            derived["SEVERAL"] = int(int(config["TURNS"]) > 1)
         return {**{name: config[name] for name in names}, **derived, **fixed}
 
     return constants_of_config

@@ -1,4 +1,4 @@
-"""The kernels with wide loads on the CPU device: every branch, waves of 32 and 64, edge shapes.
+"""The kernels with wide loads: every branch, edge shapes; waves of 32 and 64 on the CPU, and a GPU.
 
 The CPU runs blocks one after the other, so that every block of a split row but the last finds
 sums missing and computes them itself.
@@ -17,18 +17,21 @@ from hypothesis import HealthCheck
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from tuner.bench.devices.base import Device
 from tuner.bench.devices.cpu import CpuDevice
 from tuner.bench.devices.cpu import find_compiler
+from tuner.bench.devices.nvidia import NvidiaDevice
 from tuner.bench.languages.hip import HipLanguage
 from tuner.bench.validate import Checker
 from tuner.domain.identity import Config
 from tuner.domain.space import first_violation
 from tuner.domain.space import grid_configs
 from tuner.domain.workload import Workload
+from tuner.errors import EnvironmentProblem
 from tuner.operator import load_operator
 
 RMSNORM = load_operator(Path(__file__).parents[2] / "kernels" / "rmsnorm")
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 
 VECTOR = {
     "BLOCK": 128, "LANES": 32, "VECTOR": 1, "FLOATS": 8,
@@ -103,7 +106,13 @@ VECTORS = [
     ((17, 31), {"LANES": 8, "VECTOR": 8}, (1, 0), F16),
     ((17, 15), {"LANES": 8, "VECTOR": 8, "EARLY": 1}, (1, 0), BF16),
     ((17, 135), {"LANES": 16, "VECTOR": 4, "LDS": 1, "FLOATS": 0, "EARLY": 1}, (0, 3), BF16, 2),
-]
+    # A copy to LDS with a cache policy was an illegal instruction on an H200 (access.h).
+    (
+        (9, 2047),
+        {"BLOCK": 256, "LANES": 64, "VECTOR": 8, "LDS": 1, "TURNS": 2, "EARLY": 1, "STREAM": 2},
+        (2, 2), BF16,
+    ),
+]  # fmt: skip
 SPLITS = [
     ((1, 16384), {"VECTOR": 4, "FLOATS": 64}, (16, 0)),
     ((1, 16384), {"PARTS": 32, "BLOCK": 256, "VECTOR": 2}, (1, 0)),
@@ -126,17 +135,32 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module", params=[32, 64])
-def cpu(
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(32, marks=needs_compiler, id="cpu-wave32"),
+        pytest.param(64, marks=needs_compiler, id="cpu-wave64"),
+        pytest.param(0, marks=pytest.mark.gpu_nvidia, id="cuda"),
+    ],
+)
+def device(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[CpuDevice]:
-    device = CpuDevice(wave_size=request.param, cache_dir=tmp_path_factory.mktemp("kernels"))
-    yield device
-    device.close()
+) -> Iterator[Device]:
+    cache = tmp_path_factory.mktemp("kernels")
+    opened: Device
+    if request.param:
+        opened = CpuDevice(wave_size=request.param, cache_dir=cache)
+    else:
+        try:
+            opened = NvidiaDevice(0, cache_dir=cache)
+        except EnvironmentProblem as error:
+            pytest.skip(error.message)
+    yield opened
+    opened.close()
 
 
 def check(
-    cpu: CpuDevice, name: str, workload: Workload, config: Config, cases: int | None = None
+    device: Device, name: str, workload: Workload, config: Config, cases: int | None = None
 ) -> None:
     """Run a legal config on the operator's inputs; right means also that the scratch is left 0.
 
@@ -144,11 +168,11 @@ def check(
     """
     implementation = RMSNORM.implementation(name)
     dims = RMSNORM.dimensions(workload)
-    assert first_violation(config, dims, cpu.facts, implementation.constraints) is None
+    assert first_violation(config, dims, device.facts, implementation.constraints) is None
     kernel = RMSNORM.kernel(implementation, RMSNORM.source(implementation), config, workload)
-    executable = HipLanguage().build(kernel, cpu)
+    executable = HipLanguage().build(kernel, device)
     problem = RMSNORM.problem(workload)
-    checker = Checker(cpu, problem)
+    checker = Checker(device, problem)
     try:
         for case in problem.cases[:cases]:
             report = checker.check(executable, checker.case(case, 7), "before")
@@ -158,12 +182,12 @@ def check(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name}-{case.shape}-{case.dtype}")
-def test_every_branch_is_right_on_every_input(cpu: CpuDevice, case: Case) -> None:
+def test_every_branch_is_right_on_every_input(device: Device, case: Case) -> None:
     implementation = RMSNORM.implementation(case.name)
     workload = RMSNORM.workload(case.shape, case.dtype, row_padding=case.padding)
     constants = implementation.constants(case.config, RMSNORM.dimensions(workload))
     assert (constants["KEPT"], constants["SHARED"]) == case.held
-    check(cpu, case.name, workload, case.config)
+    check(device, case.name, workload, case.config)
 
 
 @given(
@@ -176,7 +200,7 @@ def test_every_branch_is_right_on_every_input(cpu: CpuDevice, case: Case) -> Non
     deadline=None, max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_any_legal_config_is_right(
-    cpu: CpuDevice, shape: tuple[int, int], dtype: str, padding: int, seed: int
+    device: Device, shape: tuple[int, int], dtype: str, padding: int, seed: int
 ) -> None:
     implementation = RMSNORM.implementation("hip-vector")
     workload = RMSNORM.workload(shape, dtype, row_padding=padding)
@@ -184,6 +208,6 @@ def test_any_legal_config_is_right(
     legal = [
         config
         for config in grid_configs(implementation.parameters(dims))
-        if first_violation(config, dims, cpu.facts, implementation.constraints) is None
+        if first_violation(config, dims, device.facts, implementation.constraints) is None
     ]
-    check(cpu, "hip-vector", workload, random.Random(seed).choice(legal), cases=1)
+    check(device, "hip-vector", workload, random.Random(seed).choice(legal), cases=1)
