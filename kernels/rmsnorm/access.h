@@ -142,7 +142,7 @@ __device__ inline void store_once(const Vector& value, Element* to) {
     }
 }
 
-// Begins to copy a vector, which no thread reads again, to LDS: past the registers where the device
+// Begins to copy a vector, which only this thread needs, to LDS: past the registers where the device
 // can, so that many copies are under way at once.
 __device__ inline void fetch(Vector* to, const Element* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && VECTOR_BYTES >= 4
@@ -160,10 +160,18 @@ __device__ inline void fetch(Vector* to, const Element* from) {
 #endif
 }
 
-// Waits until what this thread has begun to fetch is in LDS.
-__device__ inline void await_fetched() {
+// What a thread has begun to fetch since it last said so is one batch.
+__device__ inline void end_batch() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until all of this thread's batches are in LDS, but for the last OPEN.
+template <int OPEN>
+__device__ inline void await_batches() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(OPEN) : "memory");
 #endif
 }
 

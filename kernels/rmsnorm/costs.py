@@ -43,8 +43,8 @@ def wide_load_cost(
     """
     access_bytes, block = int(config["VECTOR"]) * item_bytes, int(config["BLOCK"])
     read_bytes = lanes * access_bytes
-    # What is held stays in the arrays' type; weights loaded early are as much again.
-    vectors = kept + (kept + shared if config["EARLY"] else 0)
+    # What is held stays in the arrays' type; weights loaded early to registers are as much again.
+    vectors = kept + (kept + shared if config["EARLY"] == 1 else 0)
     registers = OWN_REGISTERS - (-vectors * access_bytes // REGISTER_BYTES)
     room = UNIT_REGISTERS // max(block, BUSY_THREADS)
     again = steps - kept - shared

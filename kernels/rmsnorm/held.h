@@ -1,7 +1,7 @@
 // A thread's share of a row, held on chip from the sum of squares to the result: KEPT vectors in
 // registers, SHARED in LDS, and what is left read again. Beside what share.h asks for, the including
-// file defines BLOCK, KEPT, SHARED and EARLY (1: the weights of what is held are loaded before the
-// reduction).
+// file defines BLOCK, KEPT, SHARED and EARLY (the weights of what is held are loaded before the
+// reduction, 1: to registers, 2: to LDS).
 #pragma once
 
 #include "share.h"
@@ -11,7 +11,7 @@
 // To let more blocks share a multiprocessor, NVIDIA's compiler would load early weights only after the
 // sum, when other registers are free (24 of 40 registers in BF16 at 512 columns); where one block may
 // be enough it doesn't.
-#if defined(__CUDACC__) && EARLY
+#if defined(__CUDACC__) && EARLY == 1
 #define BOUNDS __launch_bounds__(BLOCK, 1)
 #else
 #define BOUNDS __launch_bounds__(BLOCK)
@@ -19,9 +19,10 @@
 
 struct Held {
     Vector kept[AT_LEAST_ONE(KEPT)];
-    Vector weights[AT_LEAST_ONE(EARLY ? HELD : 0)];
+    Vector weights[AT_LEAST_ONE(EARLY == 1 ? HELD : 0)];
     Edge edges[AT_LEAST_ONE(EDGES)];
-    Vector* shared;  // this thread's first vector in LDS; the others follow BLOCK vectors apart
+    // This thread's first vector in LDS; the others follow BLOCK vectors apart, then the weights.
+    Vector* shared;
 };
 
 __device__ inline float squares(const Vector& value) {
@@ -56,16 +57,24 @@ __device__ inline void load(Held& held, const Share& share, const Element* x, co
             fetch(held.shared + (step - KEPT) * BLOCK, share.x + step * STRIDE);
         }
     }
+    end_batch();
 #pragma unroll
     for (int i = 0; i < EDGES; ++i) {
         held.edges[i] = load_edge(share, x, w, edge + i * LANES);
     }
 #pragma unroll
-    for (int step = 0; step < (EARLY ? HELD : 0); ++step) {
+    for (int step = 0; step < (EARLY == 1 ? HELD : 0); ++step) {
         if (in_row(share, step)) {
             held.weights[step] = load_weights(share, step);
         }
     }
+#pragma unroll 8
+    for (int step = 0; step < (EARLY == 2 ? HELD : 0); ++step) {
+        if (in_row(share, step)) {
+            fetch(held.shared + (SHARED + step) * BLOCK, share.w + step * STRIDE);
+        }
+    }
+    end_batch();
 }
 
 // The sum of squares of a thread's share, once it is there.
@@ -88,7 +97,7 @@ __device__ inline float sum_of_share(const Held& held, const Share& share) {
         }
     }
     if (SHARED > 0) {
-        await_fetched();
+        await_batches<1>();
     }
 #pragma unroll 4
     for (int step = KEPT; step < HELD; ++step) {
@@ -100,7 +109,10 @@ __device__ inline float sum_of_share(const Held& held, const Share& share) {
 }
 
 __device__ inline Vector weights_of(const Held& held, const Share& share, int step) {
-    return EARLY ? held.weights[step] : load_weights(share, step);
+    if (EARLY == 2) {
+        return held.shared[(SHARED + step) * BLOCK];
+    }
+    return EARLY == 1 ? held.weights[step] : load_weights(share, step);
 }
 
 template <bool IS_ALIGNED>
@@ -113,7 +125,7 @@ __device__ inline void write_vectors(Held& held, const Share& share, float scale
             store<IS_ALIGNED>(share, step, scaled(value, scale, load_weights(share, step)));
         }
     }
-#pragma unroll EARLY ? AT_LEAST_ONE(HELD) : 4
+#pragma unroll EARLY == 1 ? AT_LEAST_ONE(HELD) : 4
     for (int step = KEPT; step < HELD; ++step) {
         if (in_row(share, step)) {
             const Vector value = held.shared[(step - KEPT) * BLOCK];
@@ -131,6 +143,9 @@ __device__ inline void write_vectors(Held& held, const Share& share, float scale
 
 // Writes a thread's share of the results; `y` is where the row's begin.
 __device__ inline void write(Held& held, const Share& share, Element* y, float scale) {
+    if (EARLY == 2) {
+        await_batches<0>();
+    }
     if (!RAGGED || share.y_aligned) {
         write_vectors<true>(held, share, scale);
     } else {

@@ -3,10 +3,11 @@
 //
 // The blocks of a row exchange their sums of squares as exchange.h says.
 //
-// Compile-time constants: ELEMENT, COLS, RAGGED, BLOCK, VECTOR, KEPT, SHARED, EARLY, STREAM as in
-// rmsnorm_vector.hip; PARTS, at most 32; LOOKS.
+// Compile-time constants: ELEMENT, COLS, RAGGED, BLOCK, VECTOR, KEPT, SHARED, EARLY, STREAM,
+// STAGGER as in rmsnorm_vector.hip; PARTS, at most 32; LOOKS.
 
 #include "exchange.h"
+#include "stagger.h"
 
 extern "C" __global__ void BOUNDS
 rmsnorm_split(const Element* __restrict__ x,
@@ -25,6 +26,7 @@ rmsnorm_split(const Element* __restrict__ x,
     Word* words = exchange + row * (PARTS + 1);
     const Share share = share_of(row_in, w, row_out, first_of(part));
 
+    await_turn(sizeof(Element) * COLS / PARTS);
     Held held;
     held.shared = shared + threadIdx.x;
     load(held, share, row_in, w, edge_of(part));

@@ -12,9 +12,11 @@
 //   KEPT     of a thread's vectors, so many stay in registers between the two passes
 //   SHARED   so many more stay in LDS; what is left is read again
 //   SEVERAL  1: a block takes more rows than it has room for, one after the other
-//   EARLY    1: load the weights of the vectors that stay before the reduction
+//   EARLY    load the weights of the vectors that stay before the reduction, 1: to registers, 2: to LDS
+//            (where rows are not ragged)
 //   STREAM   1: the caches are asked not to keep results; 2: nor the row, but for what is read
 //            again, the first time
+//   STAGGER  see stagger.h
 //
 // BLOCK / LANES rows go through a block at a time. Row offsets are 64 bits wide; strides are elements
 // from the start of a row to the start of the next one.
@@ -25,6 +27,7 @@
 #define ROWS (BLOCK / LANES)  // in a block at a time
 
 #include "held.h"
+#include "stagger.h"
 #include "wave_sum.h"
 
 extern "C" __global__ void BOUNDS
@@ -42,6 +45,7 @@ rmsnorm_vector(const Element* __restrict__ x,
     Held held;
     held.shared = shared + threadIdx.x;
     Sums sums = {partial, 0};
+    await_turn(sizeof(Element) * COLS * ROWS);
     // All threads of a block make the same number of turns, so that no barrier is missed.
     for (long long group = static_cast<long long>(blockIdx.x) * ROWS; !SEVERAL || group < rows;
          group += static_cast<long long>(gridDim.x) * ROWS) {

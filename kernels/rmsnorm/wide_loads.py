@@ -24,6 +24,11 @@ MOST_COLS = 2**30  # columns are counted in 32 bits, with a block's to spare
 MOST_PARTS = 32
 # Weights that a thread has in registers while it waits: 64 of them.
 MOST_EARLY_BYTES = 256
+EARLY_IN_LDS = 2
+# Bytes a clock cycle. An H200's memory delivers about 2200 at 1.98 GHz, a Radeon RX 9070 XT's 220
+# at 2.97 GHz (from data sheets).
+STAGGERS = (0, 256, 1536, 2048)
+STAGGERED_ROW_BYTES = 32_768  # shorter rows have gone when the last blocks of a launch begin
 # A bound, not a tuned value: a block whose sum is not there by then may not be running at all.
 MOST_LOOKS = 4096
 
@@ -63,8 +68,11 @@ def shared(config: Config, dims: Dims) -> int:
 
 
 def lds_bytes(config: Config, dims: Dims) -> int:
-    """Dynamic LDS of a block: what its threads hold there."""
-    return shared(config, dims) * int(config["BLOCK"]) * vector_bytes(config, dims)
+    """Dynamic LDS of a block: what its threads hold there of a row and of the weights."""
+    in_lds = shared(config, dims)
+    held = kept(config, dims) + in_lds
+    vectors_a_thread = in_lds + (held if config["EARLY"] == EARLY_IN_LDS else 0)
+    return vectors_a_thread * int(config["BLOCK"]) * vector_bytes(config, dims)
 
 
 def vectors(dims: Dims) -> tuple[int, ...]:
@@ -75,6 +83,16 @@ def vectors(dims: Dims) -> tuple[int, ...]:
 def widest_vector(dims: Dims) -> int:
     """Elements of the widest access that leaves no row ragged."""
     return max(each for each in vectors(dims) if not is_ragged(each, dims))
+
+
+def staggers(dims: Dims) -> tuple[int, ...]:
+    """Speeds at which the blocks of a launch begin; one where rows are short."""
+    return STAGGERS if dims["cols"] * dims["item_bytes"] >= STAGGERED_ROW_BYTES else (0,)
+
+
+def default_stagger(dims: Dims, facts: DeviceFacts | None) -> int:
+    """What was fastest on an H200 (2026-12-04), for NVIDIA's GPUs; no other was measured."""
+    return staggers(dims)[-1] if facts is not None and facts.kind == "cuda" else 0
 
 
 def constants_of(*names: str, **fixed: int) -> Callable[[Config, Dims], Config]:
@@ -103,12 +121,13 @@ def vector_parameters(dims: Dims) -> Grid:
         "FLOATS": (0, 8, 16, 32, 64),
         "LDS": (0, 1),
         "TURNS": (1, 2, 4, 8),
-        "EARLY": (0, 1),
+        "EARLY": (0, 1, 2),
         "STREAM": (0, 1, 2),
+        "STAGGER": staggers(dims),
     }
 
 
-def vector_default(dims: Dims, _facts: DeviceFacts) -> Config:
+def vector_default(dims: Dims, facts: DeviceFacts) -> Config:
     """The widest access that leaves no row ragged, and the row in registers.
 
     H200, 2026-12-02, float32, 64 M elements: within 1 % of the best of 400 to 500 configs at 128 to
@@ -128,6 +147,7 @@ def vector_default(dims: Dims, _facts: DeviceFacts) -> Config:
         "TURNS": 1,
         "EARLY": int(threads <= 128),
         "STREAM": 0,
+        "STAGGER": default_stagger(dims, facts),
     }
 
 
@@ -173,8 +193,12 @@ def held_in_one_way(fewest_floats: int) -> Constraint:
         if config["LDS"] and held_bytes <= room_bytes:
             return "LDS 1: registers hold the row"
         early_bytes = (kept(config, dims) + shared(config, dims)) * vector_bytes(config, dims)
-        if config["EARLY"] and not 0 < early_bytes <= MOST_EARLY_BYTES:
+        if config["EARLY"] == 1 and not 0 < early_bytes <= MOST_EARLY_BYTES:
             return f"EARLY 1: {early_bytes} bytes of a thread's weights > {MOST_EARLY_BYTES}, or 0"
+        if config["EARLY"] == EARLY_IN_LDS and not early_bytes:
+            return "EARLY 2: nothing of a row is held"
+        if config["EARLY"] == EARLY_IN_LDS and is_ragged(int(config["VECTOR"]), dims):
+            return "EARLY 2: rows and weights begin and end where no whole vector does"
         return ""
 
     return Constraint("held", check)
@@ -193,29 +217,32 @@ def split_parameters(dims: Dims) -> Grid:
         "VECTOR": vectors(dims),
         "FLOATS": (0, 16, 32, 64),
         "LDS": (0, 1),
-        "EARLY": (0, 1),
+        "EARLY": (0, 1, 2),
         "STREAM": (0, 1, 2),
+        "STAGGER": staggers(dims),
     }
 
 
-def split_default(dims: Dims, _facts: DeviceFacts | None = None) -> Config:
+def split_default(dims: Dims, facts: DeviceFacts | None = None) -> Config:
     """About 8192 columns a block of 256 threads, half of them in registers and half in LDS.
 
-    H200, 2026-12-02, float32, 64 M elements: whatever STREAM was drawn with it, within 2 % of the
-    best of 100 configs at 65536, 131072 and 262144 columns. Beyond MOST_PARTS times 8192 columns
-    LDS may not hold the half: there 512 threads, and what their registers don't hold is read again.
+    H200, 2026-12-04, float32, 64 M elements: the best of 550 configs at 65536 columns, with a
+    STAGGER of 1536 the best at 131072. Beyond MOST_PARTS times 8192 columns LDS may not hold the
+    half: there 512 threads, and what their registers don't hold is read again.
     """
     parts = min(MOST_PARTS, max(2, next_power_of_two(-(-dims["cols"] // 8192))))
     fits = dims["cols"] <= MOST_PARTS * 8192
     row_floats = -(-dims["cols"] * dims["item_bytes"] // FLOAT_BYTES)
+    vector = widest_vector(dims)
     return {
         "PARTS": parts,
         "BLOCK": 256 if fits else 512,
-        "VECTOR": widest_vector(dims),
+        "VECTOR": vector,
         "FLOATS": 16 if fits else 32,
         "LDS": int(fits and row_floats > parts * 256 * 16),
-        "EARLY": 0,
+        "EARLY": EARLY_IN_LDS if fits and not is_ragged(vector, dims) else 0,
         "STREAM": 0,
+        "STAGGER": default_stagger(dims, facts),
     }
 
 
@@ -286,7 +313,7 @@ HIP_VECTOR = Implementation(
     parameters=vector_parameters,
     default=vector_default,
     geometry=vector_geometry,
-    constants=constants_of("BLOCK", "LANES", "VECTOR", "EARLY", "STREAM"),
+    constants=constants_of("BLOCK", "LANES", "VECTOR", "EARLY", "STREAM", "STAGGER"),
     rules=VECTOR_RULES,
     prior=prior,
     description="HIP C++, wide loads, rows held in registers and LDS, wave shuffles",
@@ -301,7 +328,9 @@ HIP_SPLIT = Implementation(
     parameters=split_parameters,
     default=split_default,
     geometry=split_geometry,
-    constants=constants_of("PARTS", "BLOCK", "VECTOR", "EARLY", "STREAM", LOOKS=MOST_LOOKS),
+    constants=constants_of(
+        "PARTS", "BLOCK", "VECTOR", "EARLY", "STREAM", "STAGGER", LOOKS=MOST_LOOKS
+    ),
     rules=SPLIT_RULES,
     prior=prior,
     description="HIP C++, several blocks a row that exchange their sums, for long rows",

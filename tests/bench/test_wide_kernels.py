@@ -35,11 +35,11 @@ needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ comp
 
 VECTOR = {
     "BLOCK": 128, "LANES": 32, "VECTOR": 1, "FLOATS": 8,
-    "LDS": 0, "TURNS": 1, "EARLY": 0, "STREAM": 0,
+    "LDS": 0, "TURNS": 1, "EARLY": 0, "STREAM": 0, "STAGGER": 0,
 }  # fmt: skip
 SPLIT = {
     "PARTS": 2, "BLOCK": 128, "VECTOR": 1, "FLOATS": 16,
-    "LDS": 0, "EARLY": 0, "STREAM": 0,
+    "LDS": 0, "EARLY": 0, "STREAM": 0, "STAGGER": 0,
 }  # fmt: skip
 F32, F16, BF16 = "float32", "float16", "bfloat16"
 
@@ -106,6 +106,14 @@ VECTORS = [
     ((17, 31), {"LANES": 8, "VECTOR": 8}, (1, 0), F16),
     ((17, 15), {"LANES": 8, "VECTOR": 8, "EARLY": 1}, (1, 0), BF16),
     ((17, 135), {"LANES": 16, "VECTOR": 4, "LDS": 1, "FLOATS": 0, "EARLY": 1}, (0, 3), BF16, 2),
+    # Weights in LDS, with what registers hold and what LDS holds; blocks that begin in turn.
+    ((33, 1000), {"LANES": 64, "VECTOR": 4, "FLOATS": 16, "EARLY": 2, "STAGGER": 256}, (4, 0)),
+    (
+        (33, 2048),
+        {"VECTOR": 8, "FLOATS": 16, "LDS": 1, "EARLY": 2, "TURNS": 2, "STAGGER": 2048},
+        (4, 4), BF16,
+    ),
+    ((33, 1000), {"LANES": 128, "VECTOR": 4, "FLOATS": 0, "LDS": 1, "EARLY": 2}, (0, 2)),
     # A copy to LDS with a cache policy was an illegal instruction on an H200 (access.h).
     (
         (9, 2047),
@@ -128,6 +136,8 @@ SPLITS = [
     ((2, 16384), {"VECTOR": 8, "PARTS": 4, "FLOATS": 0, "LDS": 1, "EARLY": 1}, (0, 4), F16),
     ((2, 16384), {"VECTOR": 4, "PARTS": 8, "EARLY": 1, "STREAM": 2}, (4, 0)),
     ((5, 20001), {"VECTOR": 4, "PARTS": 8, "FLOATS": 0, "LDS": 1, "EARLY": 1}, (0, 5)),
+    ((9, 16384), {"VECTOR": 4, "PARTS": 8, "EARLY": 2, "STAGGER": 256}, (4, 0)),
+    ((5, 20000), {"VECTOR": 8, "PARTS": 4, "LDS": 1, "EARLY": 2, "STAGGER": 2048}, (4, 1), F16),
 ]
 CASES = [
     *(Case("hip-vector", *each) for each in VECTORS),  # type: ignore[arg-type]
