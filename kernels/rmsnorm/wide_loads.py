@@ -28,6 +28,7 @@ EARLY_IN_LDS = 2
 # Bytes a clock cycle. An H200's memory delivers about 2200 at 1.98 GHz, a Radeon RX 9070 XT's 220
 # at 2.97 GHz (from data sheets).
 STAGGERS = (0, 256, 1536, 2048)
+UNSTAGGERED = 0.02  # of the time: H200, 2026-12-04, 1 to 3 % where the best is about 2048
 STAGGERED_ROW_BYTES = 32_768  # shorter rows have gone when the last blocks of a launch begin
 # A bound, not a tuned value: a block whose sum is not there by then may not be running at all.
 MOST_LOOKS = 4096
@@ -292,9 +293,10 @@ VECTOR_RULES = (
 )
 
 
-def prior(config: Config, dims: Dims, _facts: DeviceFacts) -> float:
-    """What reading a row twice, narrow or split loads and spilled registers cost."""
-    return wide_load_cost(
+def prior(config: Config, dims: Dims, facts: DeviceFacts) -> float:
+    """What reading a row twice, narrow or split loads, spilled registers and a wrong start cost."""
+    is_late = 2 * int(config["STAGGER"]) < default_stagger(dims, facts)
+    return UNSTAGGERED * is_late + wide_load_cost(
         config,
         steps(config, dims),
         kept(config, dims),
