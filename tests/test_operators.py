@@ -38,7 +38,10 @@ LONG_SHAPES = [(1, 16384), (3, 20001), (2, 65536), (1, 262144), (1, 1_048_576)]
 # Parameters that only say how much of a row is kept, or how many rows a block takes: the kernel
 # is compiled for what follows from them.
 DERIVED: dict[str, tuple[set[str], set[str]]] = {
-    "hip-vector": ({"FLOATS", "LDS", "TURNS"}, {"COLS", "RAGGED", "KEPT", "SHARED", "SEVERAL"}),
+    "hip-vector": (
+        {"FLOATS", "LDS", "TURNS"},
+        {"COLS", "RAGGED", "KEPT", "SHARED", "FULL", "SEVERAL"},
+    ),
     "hip-split": ({"FLOATS", "LDS"}, {"COLS", "RAGGED", "KEPT", "SHARED", "LOOKS"}),
     "triton-turns": (set(), {"COLS"}),
     "triton-loop": (set(), {"COLS"}),

@@ -52,9 +52,9 @@ __device__ inline void load(Held& held, const Share& share, const Element* x, co
         }
     }
 #pragma unroll 8
-    for (int step = KEPT; step < HELD; ++step) {
-        if (in_row(share, step)) {
-            fetch(held.shared + (step - KEPT) * BLOCK, share.x + step * STRIDE);
+    for (int place = 0; place < SHARED; ++place) {
+        if (in_row(share, KEPT + place)) {
+            fetch(held.shared + place * BLOCK, share.x + (KEPT + place) * STRIDE);
         }
     }
     end_batch();
@@ -100,9 +100,9 @@ __device__ inline float sum_of_share(const Held& held, const Share& share) {
         await_batches<1>();
     }
 #pragma unroll 4
-    for (int step = KEPT; step < HELD; ++step) {
-        if (in_row(share, step)) {
-            sum += squares(held.shared[(step - KEPT) * BLOCK]);
+    for (int place = 0; place < SHARED; ++place) {
+        if (in_row(share, KEPT + place)) {
+            sum += squares(held.shared[place * BLOCK]);
         }
     }
     return sum;
@@ -126,9 +126,10 @@ __device__ inline void write_vectors(Held& held, const Share& share, float scale
         }
     }
 #pragma unroll EARLY == 1 ? AT_LEAST_ONE(HELD) : 4
-    for (int step = KEPT; step < HELD; ++step) {
+    for (int place = 0; place < SHARED; ++place) {
+        const int step = KEPT + place;
         if (in_row(share, step)) {
-            const Vector value = held.shared[(step - KEPT) * BLOCK];
+            const Vector value = held.shared[place * BLOCK];
             store<IS_ALIGNED>(share, step, scaled(value, scale, weights_of(held, share, step)));
         }
     }

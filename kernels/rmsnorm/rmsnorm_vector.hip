@@ -11,7 +11,8 @@
 //   VECTOR   elements an access: 1, 2, 4 or 8, at most 16 bytes of them
 //   KEPT     of a thread's vectors, so many stay in registers between the two passes
 //   SHARED   so many more stay in LDS; what is left is read again
-//   SEVERAL  1: a block takes more rows than it has room for, one after the other
+//   FULL     1: no group of rows that go through a block at a time lacks one
+//   SEVERAL  1: a block takes more than one group, one after the other
 //   EARLY    load the weights of the vectors that stay before the reduction, 1: to registers, 2: to LDS
 //            (where rows are not ragged)
 //   STREAM   1: the caches are asked not to keep results; 2: nor the row, but for what is read
@@ -49,18 +50,20 @@ rmsnorm_vector(const Element* __restrict__ x,
     // All threads of a block make the same number of turns, so that no barrier is missed.
     for (long long group = static_cast<long long>(blockIdx.x) * ROWS; !SEVERAL || group < rows;
          group += static_cast<long long>(gridDim.x) * ROWS) {
-        // Where the last group is not full, threads without a row have the last one, too, and write
-        // what is written anyway: if they did not, NVIDIA's compiler would load early weights only
-        // where it knows who writes, after the sum.
-        const long long number = group + row_of_block;
-        const long long row = ROWS == 1 || number < rows ? number : rows - 1;
-        const Element* row_in = x + row * x_stride;
+        const long long row = group + row_of_block;
+        // Where some threads may have none, NVIDIA's compiler loads early weights only once it knows
+        // who writes, after the sum.
+        const bool has_row = FULL || row < rows;
+        const Element* row_in = x + (has_row ? row : group) * x_stride;
         Element* row_out = y + row * y_stride;
         const Share share = share_of(row_in, w, row_out, lane * VECTOR);
 
         load(held, share, row_in, w, lane);
         const float total = sum_of_row(sums, sum_of_share(held, share));
-        write(held, share, row_out, rsqrtf(total * (1.0f / COLS) + epsilon));
+        const float scale = rsqrtf(total * (1.0f / COLS) + epsilon);
+        if (has_row) {
+            write(held, share, row_out, scale);
+        }
         if (!SEVERAL) {
             return;
         }

@@ -14,6 +14,7 @@ from tuner.operator import Dims
 from tuner.operator import Implementation
 from tuner.operator import LaunchGeometry
 
+from .costs import split_row_cost
 from .costs import wide_load_cost
 
 FLOAT_BYTES = 4
@@ -22,6 +23,7 @@ OWN_LDS_BYTES = 512  # 2 * 32 floats for the sums of waves, 2 * 32 words for tho
 SPLIT_FROM_COLS = 16_384
 MOST_COLS = 2**30  # columns are counted in 32 bits, with a block's to spare
 MOST_PARTS = 32
+DEFAULT_PART_BYTES = 32_768  # of a row, a block: 256 threads with 32 registers of it
 # Weights that a thread has in registers while it waits: 64 of them.
 MOST_EARLY_BYTES = 256
 EARLY_IN_LDS = 2
@@ -47,6 +49,11 @@ def is_ragged(vector: int, dims: Dims) -> bool:
 def lanes(config: Config) -> int:
     """Threads that share a row: LANES of a block, or all of PARTS blocks."""
     return int(config.get("LANES") or int(config["BLOCK"]) * int(config["PARTS"]))
+
+
+def rows_at_a_time(config: Config) -> int:
+    """Rows that go through a block of ``hip-vector`` at a time."""
+    return max(1, int(config["BLOCK"]) // int(config["LANES"]))
 
 
 def steps(config: Config, dims: Dims) -> int:
@@ -108,6 +115,7 @@ def constants_of(*names: str, **fixed: int) -> Callable[[Config, Dims], Config]:
         }
         if "TURNS" in config:
             derived["SEVERAL"] = int(int(config["TURNS"]) > 1)
+            derived["FULL"] = int(dims["rows"] % rows_at_a_time(config) == 0)
         return {**{name: config[name] for name in names}, **derived, **fixed}
 
     return constants_of_config
@@ -154,10 +162,9 @@ def vector_default(dims: Dims, facts: DeviceFacts) -> Config:
 
 def vector_geometry(config: Config, dims: Dims) -> LaunchGeometry:
     """BLOCK / LANES rows a block at a time, TURNS times; LDS for the vectors held there."""
-    block = int(config["BLOCK"])
-    rows_a_block = max(1, block // int(config["LANES"])) * int(config["TURNS"])
+    rows_a_block = rows_at_a_time(config) * int(config["TURNS"])
     grid = (-(-dims["rows"] // rows_a_block), 1, 1)
-    return LaunchGeometry(grid, block, lds_bytes(config, dims))
+    return LaunchGeometry(grid, int(config["BLOCK"]), lds_bytes(config, dims))
 
 
 def check_lanes(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
@@ -225,24 +232,23 @@ def split_parameters(dims: Dims) -> Grid:
 
 
 def split_default(dims: Dims, facts: DeviceFacts | None = None) -> Config:
-    """About 8192 columns a block of 256 threads, half of them in registers and half in LDS.
+    """About 32 KiB of a row a block of 256 threads, in registers, and the weights in LDS.
 
-    H200, 2026-12-04, float32, 64 M elements: the best of 550 configs at 65536 columns, with a
-    STAGGER of 1536 the best at 131072. Beyond MOST_PARTS times 8192 columns LDS may not hold the
-    half: there 512 threads, and what their registers don't hold is read again.
+    H200, 2026-12-04, float32 and bfloat16, 64 M elements, 65536 to 262144 columns: within 3 % of
+    the best of some 550 configs; 7 % at 262144 in float32. Beyond MOST_PARTS times 32 KiB there are
+    512 threads, and what their registers don't hold is read again.
     """
-    parts = min(MOST_PARTS, max(2, next_power_of_two(-(-dims["cols"] // 8192))))
-    fits = dims["cols"] <= MOST_PARTS * 8192
-    row_floats = -(-dims["cols"] * dims["item_bytes"] // FLOAT_BYTES)
+    row_bytes = dims["cols"] * dims["item_bytes"]
+    fits = row_bytes <= MOST_PARTS * DEFAULT_PART_BYTES
     vector = widest_vector(dims)
     return {
-        "PARTS": parts,
+        "PARTS": min(MOST_PARTS, max(2, next_power_of_two(-(-row_bytes // DEFAULT_PART_BYTES)))),
         "BLOCK": 256 if fits else 512,
         "VECTOR": vector,
-        "FLOATS": 16 if fits else 32,
-        "LDS": int(fits and row_floats > parts * 256 * 16),
+        "FLOATS": 32,
+        "LDS": 0,
         "EARLY": EARLY_IN_LDS if fits and not is_ragged(vector, dims) else 0,
-        "STREAM": 0,
+        "STREAM": 2,
         "STAGGER": default_stagger(dims, facts),
     }
 
@@ -293,16 +299,34 @@ VECTOR_RULES = (
 )
 
 
-def prior(config: Config, dims: Dims, facts: DeviceFacts) -> float:
-    """What reading a row twice, narrow or split loads, spilled registers and a wrong start cost."""
+def start_cost(config: Config, dims: Dims, facts: DeviceFacts) -> float:
+    """What it costs that the blocks of a launch begin together, or too late."""
     is_late = 2 * int(config["STAGGER"]) < default_stagger(dims, facts)
-    return UNSTAGGERED * is_late + wide_load_cost(
+    return UNSTAGGERED if is_late else 0.0
+
+
+def vector_prior(config: Config, dims: Dims, facts: DeviceFacts) -> float:
+    """What reading a row twice, narrow or split loads, spilled registers and a wrong start cost."""
+    return start_cost(config, dims, facts) + wide_load_cost(
         config,
         steps(config, dims),
         kept(config, dims),
         shared(config, dims),
         lanes(config),
         dims["item_bytes"],
+    )
+
+
+def split_prior(config: Config, dims: Dims, facts: DeviceFacts) -> float:
+    """The same, and what it costs that few blocks wait side by side."""
+    return start_cost(config, dims, facts) + split_row_cost(
+        config,
+        steps(config, dims),
+        kept(config, dims),
+        shared(config, dims),
+        dims["item_bytes"],
+        lds_bytes(config, dims),
+        facts.max_shared_bytes,
     )
 
 
@@ -317,7 +341,7 @@ HIP_VECTOR = Implementation(
     geometry=vector_geometry,
     constants=constants_of("BLOCK", "LANES", "VECTOR", "EARLY", "STREAM", "STAGGER"),
     rules=VECTOR_RULES,
-    prior=prior,
+    prior=vector_prior,
     description="HIP C++, wide loads, rows held in registers and LDS, wave shuffles",
 )
 
@@ -334,6 +358,6 @@ HIP_SPLIT = Implementation(
         "PARTS", "BLOCK", "VECTOR", "EARLY", "STREAM", "STAGGER", LOOKS=MOST_LOOKS
     ),
     rules=SPLIT_RULES,
-    prior=prior,
+    prior=split_prior,
     description="HIP C++, several blocks a row that exchange their sums, for long rows",
 )
