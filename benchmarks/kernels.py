@@ -1,4 +1,4 @@
-"""RMSNorm on one NVIDIA GPU: our kernels against PyTorch, torch.compile, Liger, QuACK and a copy.
+r"""RMSNorm on one NVIDIA GPU: our kernels against PyTorch, torch.compile, Liger, QuACK and a copy.
 
 For each shape and dtype our implementations are searched first (see kernels_search.py). Then all
 contenders are timed in one process on the same tensors: each as one CUDA graph of several launches,
@@ -8,10 +8,13 @@ of each of ours for the first set is compared with a float64 reference on the de
 operator's tolerance; between padded rows nothing may be written. Figures are medians over the
 rounds, in microseconds a launch.
 
-    python benchmarks/kernels.py --cells large --dtype float32 --output docs/results/h200-kernels
+    python benchmarks/kernels.py --cells large --dtype float32 --output docs/results/h200-kernels \
+        --known benchmarks/best-configs.csv
     python benchmarks/kernels.py --shape 4096x5000 --cache cold --row-padding 24 --output padded
 
-writes a CSV (a row a cell, a column a contender) and a Markdown page beside it. Needs PyTorch;
+writes a CSV (a row a cell, a column a contender) and a Markdown page beside it. ``--known`` begins
+with what was best in earlier runs (the file there: the tables of docs/results and trials of
+2026-12-04 on an H200) and adds what is best in this one. Needs PyTorch;
 Liger and QuACK are left out where they are not installed. Nothing here is a dependency of
 ``tuner``.
 """
@@ -36,6 +39,7 @@ from kernels_cell import Cell
 from kernels_contender import Contender
 from kernels_contender import measure
 from kernels_copy import copies
+from kernels_known import Known
 from kernels_ours import Ours
 from kernels_peers import peers
 from kernels_row import Row
@@ -100,7 +104,8 @@ def main() -> None:
     options = kernels_options.parse(__doc__)
     begun = time.perf_counter()
     processes = builders(options.cache_dir)
-    ours = Ours(options.operator, options.cache_dir, processes)
+    known = Known(options.known)
+    ours = Ours(options.operator, options.cache_dir, processes, known)
     cells = kernels_options.cells(options, ours.operator)
     rivals: list[Rivals] = [copies, peers if options.peers == "all" else no_peers]
     for workload, _ in cells[:AHEAD]:
@@ -120,6 +125,7 @@ def main() -> None:
         torch.cuda.empty_cache()
         if row is not None:
             rows.append(row)
+            known.keep(workload, cache, row.configs)
             kernels_page.write(options.output, rows, _facts(ours))
     processes.shut_down()
     print(f"configs left out: {dict(ours.search.left_out)}; built anew: {ours.search.built_anew}")

@@ -43,6 +43,9 @@ def parse(description: str | None, arguments: Sequence[str] | None = None) -> ar
         "--peers", choices=("all", "none"), default="all", help="none: only copies are compared"
     )
     parser.add_argument("--until-s", type=float, default=1e9, help="begin no cell after so long")
+    parser.add_argument(
+        "--known", type=Path, help="CSV of best configs to begin with; this run's are added to it"
+    )
     parser.add_argument("--operator", type=Path, default=Path("kernels/rmsnorm"))
     parser.add_argument("--cache-dir", type=Path, default=Path("/tmp/kernels-benchmark"))
     parser.add_argument("--output", type=Path, required=True, help="without suffix")

@@ -10,6 +10,7 @@ from pathlib import Path
 from kernels_builders import Builders
 from kernels_cell import Cell
 from kernels_contender import Contender
+from kernels_known import Known
 from kernels_search import Search
 
 from tuner.bench.devices.nvidia import NvidiaDevice
@@ -31,11 +32,13 @@ RANKED_LAUNCHES = (4, 32)
 class Ours:
     """Searches and prepares this project's implementations."""
 
-    def __init__(self, operator_folder: Path, cache_dir: Path, builders: Builders) -> None:
+    def __init__(
+        self, operator_folder: Path, cache_dir: Path, builders: Builders, known: Known
+    ) -> None:
         self.operator = load_operator(operator_folder.resolve())
         self.device = NvidiaDevice(0, cache_dir=cache_dir)
         self.faults: list[str] = []  # what was measured and then found wrong: left out, exit code 1
-        self.search = Search(self.operator, OURS, self.device, cache_dir, builders)
+        self.search = Search(self.operator, OURS, self.device, cache_dir, builders, known)
 
     def try_all(self, cell: Cell) -> None:
         """Time every config that waits for it, briefly."""

@@ -1,10 +1,11 @@
 """Finds a good config of each implementation for one cell of benchmarks/kernels.py.
 
 Processes of their own compile ahead, so that the GPU does not wait: the first configs of a cell
-(the default, what was best in the cells before, and for HIP, or where this shape is new, neighbours
-of the default and the likeliest of some thousand at random by the implementation's cost model)
-while the cells before it are measured; then, twice, what is near the best, while the copies and the
-peers are prepared. A build that is not there in time is left out and counted, as is one that fails.
+(the default, what earlier runs found, see kernels_known.py, what was best in the cells before, and
+for HIP, or where this shape is new, neighbours of the default and the likeliest of some thousand at
+random by the implementation's cost model) while the cells before it are measured; then, twice, what
+is near the best, while the copies and the peers are prepared. A build that is not there in time is
+left out and counted, as is one that fails.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 from kernels_builders import Builders
 from kernels_builders import compile_ahead
+from kernels_known import Known
 
 from tuner.bench.devices.nvidia import NvidiaDevice
 from tuner.bench.languages.base import Executable
@@ -94,6 +96,8 @@ class Space:
 
     def is_legal(self, config: Config) -> bool:
         """Tell whether all values are of the grid and no constraint refuses the config."""
+        if config.keys() != self.grid.keys():
+            return False  # of another version of the kernel
         if any(value not in self.grid[name] for name, value in config.items()):
             return False
         rules = self.implementation.constraints
@@ -143,6 +147,7 @@ class Search:
         device: Where they run.
         cache_dir: Where builds are kept.
         builders: Compile; see there.
+        known: What earlier runs found; a cell begins with it.
     """
 
     def __init__(
@@ -152,12 +157,14 @@ class Search:
         device: NvidiaDevice,
         cache_dir: Path,
         builders: Builders,
+        known: Known,
     ) -> None:
         self._operator = operator
         self._names = names
         self._device = device
         self._cache_dir = cache_dir
         self._builders = builders
+        self._known = known
         self._languages: dict[str, Language] = {"hip": HipLanguage(), "triton": TritonLanguage()}
         self._found: dict[str, dict[str, Found]] = {}
         self._seeds: dict[str, dict[tuple[int, ...], list[Config]]] = {}
@@ -176,7 +183,8 @@ class Search:
             seeds = self._seeds.get(name, {})
             last = list(seeds)[-2:]  # shapes that were measured
             shapes = dict.fromkeys((workload.shape, *last))
-            known = [default, *(each for shape in shapes for each in seeds.get(shape, []))]
+            known = [default, *self._known.configs(workload, name)]
+            known += [each for shape in shapes for each in seeds.get(shape, [])]
             first = [each for each in known if space.is_legal(each)]
             language = space.implementation.language
             if language == "hip" or workload.shape not in seeds:

@@ -125,10 +125,13 @@ class NoLanguage:
         return SimpleNamespace(kernel=kernel, report=SimpleNamespace(cached=True))
 
 
-def search_without_gpu(kernels_search: ModuleType, operator: Operator, pool: DonePool) -> Any:
+def search_without_gpu(
+    kernels_search: ModuleType, operator: Operator, pool: DonePool, known: Any = None
+) -> Any:
     device = SimpleNamespace(facts=H200)
     builders = SimpleNamespace(urgent=pool, ahead=pool)
-    search = kernels_search.Search(operator, ["hip-vector"], device, Path(), builders)
+    known = known or kernels_search.Known(None)
+    search = kernels_search.Search(operator, ["hip-vector"], device, Path(), builders, known)
     search._languages = {"hip": NoLanguage()}
     return search
 
@@ -145,6 +148,34 @@ def test_two_cells_of_one_workload_are_searched_one_after_the_other(
         search.begin(workload)
         search.time(workload, lambda _executable: 1.0)
         assert len(list(search.best(workload, lambda _executable: 1.0))) == 1
+
+
+def test_a_cell_begins_with_the_best_configs_of_earlier_runs(
+    module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kernels_search = module("kernels_search")
+    monkeypatch.setitem(kernels_search.EFFORT, "hip", kernels_search.Effort(0, 0, 0))
+    operator, file = load_operator(ROOT / "kernels" / "rmsnorm"), tmp_path / "known.csv"
+    workload, other = (operator.workload((rows, 1024), "float16") for rows in (65536, 1024))
+    implementation = operator.implementation("hip-vector")
+    default = implementation.default(operator.dimensions(workload), H200)
+    best, wide, near = ({**default, "BLOCK": threads} for threads in (512, 1024, 256))
+    stale = {name: value for name, value in default.items() if name != "EARLY"}
+    elsewhere, like = operator.workload((64, 2048), "float16"), ((65536, 1024), "bfloat16")
+    first = module("kernels_known").Known(file)
+    first.keep(operator.workload(*like), "cold", {"hip-vector": config_text(near)})
+    first.keep(operator.workload((65536, 1024)), "cold", {"hip-vector": config_text(default)})
+    first.keep(other, "hot", {"hip-vector": config_text(wide), "triton-row": "num_warps=4"})
+    first.keep(workload, "cold", {"hip-vector": config_text(stale)})
+    first.keep(workload, "cold", {"hip-vector": config_text(best)})
+    first.keep(workload, "hot", {"hip-vector": config_text(stale)})
+    first.keep(elsewhere, "cold", {"hip-vector": config_text(default)})
+    known = module("kernels_known").Known(file)
+    assert known.configs(workload, "hip-vector") == [best, stale, wide, near]
+    search = search_without_gpu(kernels_search, operator, DonePool(), known)
+    search.begin(workload)
+    waiting = search._found[workload.key]["hip-vector"].waiting
+    assert [config for config, _ in waiting] == [default, best, wide, near]
 
 
 def test_each_climb_tries_what_is_untried_near_the_best(
