@@ -13,7 +13,7 @@ rounds, in microseconds a launch.
     python benchmarks/kernels.py --shape 4096x5000 --cache cold --row-padding 24 --output padded
 
 writes a CSV (a row a cell, a column a contender) and a Markdown page beside it. ``--known`` begins
-with what was best in earlier runs (the file there: the tables of docs/results and trials of
+with what was best in earlier runs (the file there: docs/results, benchmarks/data and trials of
 2026-12-04 on an H200) and adds what is best in this one. Needs PyTorch;
 Liger and QuACK are left out where they are not installed. Nothing here is a dependency of
 ``tuner``.
