@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from tuner.bench.devices.base import Device
 from tuner.bench.devices.cpu import CpuDevice
 from tuner.bench.devices.cpu import find_compiler
-from tuner.bench.devices.nvidia import NvidiaDevice
 from tuner.bench.inputs import array_bytes
 from tuner.bench.inputs import make_inputs
 from tuner.bench.inputs import padding_of
@@ -29,7 +27,6 @@ from tuner.domain.dtypes import rounded_tolerance
 from tuner.domain.job import Tolerance
 from tuner.domain.space import first_violation
 from tuner.domain.workload import Workload
-from tuner.errors import EnvironmentProblem
 from tuner.errors import UsageError
 from tuner.operator import load_operator
 
@@ -38,31 +35,6 @@ DTYPES = ["float32", "float16", "bfloat16"]
 SHORT = ["float16", "bfloat16"]
 SHAPES = [(1, 1), (3, 13), (33, 257), (5, 1000), (1, 4096), (2, 20001)]
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(32, marks=needs_compiler, id="cpu-wave32"),
-        pytest.param(64, marks=needs_compiler, id="cpu-wave64"),
-        pytest.param(0, marks=pytest.mark.gpu_nvidia, id="cuda"),
-    ],
-)
-def device(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Device]:
-    # One cache for both wave sizes: the library is built for neither.
-    cache = tmp_path_factory.getbasetemp() / "element-types"
-    opened: Device
-    if request.param:
-        opened = CpuDevice(wave_size=request.param, cache_dir=cache)
-    else:
-        try:
-            opened = NvidiaDevice(0, cache_dir=cache)
-        except EnvironmentProblem as error:
-            pytest.skip(error.message)
-    yield opened
-    opened.close()
 
 
 def messages(

@@ -7,7 +7,6 @@ sums missing and computes them itself.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,20 +17,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tuner.bench.devices.base import Device
-from tuner.bench.devices.cpu import CpuDevice
-from tuner.bench.devices.cpu import find_compiler
-from tuner.bench.devices.nvidia import NvidiaDevice
 from tuner.bench.languages.hip import HipLanguage
 from tuner.bench.validate import Checker
 from tuner.domain.identity import Config
 from tuner.domain.space import first_violation
 from tuner.domain.space import grid_configs
 from tuner.domain.workload import Workload
-from tuner.errors import EnvironmentProblem
 from tuner.operator import load_operator
 
 RMSNORM = load_operator(Path(__file__).parents[2] / "kernels" / "rmsnorm")
-needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 
 VECTOR = {
     "BLOCK": 128, "LANES": 32, "VECTOR": 1, "FLOATS": 8,
@@ -143,30 +137,6 @@ CASES = [
     *(Case("hip-vector", *each) for each in VECTORS),  # type: ignore[arg-type]
     *(Case("hip-split", *each) for each in SPLITS),  # type: ignore[arg-type]
 ]
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(32, marks=needs_compiler, id="cpu-wave32"),
-        pytest.param(64, marks=needs_compiler, id="cpu-wave64"),
-        pytest.param(0, marks=pytest.mark.gpu_nvidia, id="cuda"),
-    ],
-)
-def device(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Device]:
-    cache = tmp_path_factory.mktemp("kernels")
-    opened: Device
-    if request.param:
-        opened = CpuDevice(wave_size=request.param, cache_dir=cache)
-    else:
-        try:
-            opened = NvidiaDevice(0, cache_dir=cache)
-        except EnvironmentProblem as error:
-            pytest.skip(error.message)
-    yield opened
-    opened.close()
 
 
 def check(
