@@ -1,4 +1,7 @@
-"""Configs that runs of benchmarks/kernels.py found best, which later runs begin with."""
+"""Configs that the last runs of benchmarks/kernels.py found best, which later runs begin with.
+
+A file is for one kind of GPU.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Place:
 
 
 class Known:
-    """The best configs of earlier runs, one for each cell and implementation.
+    """What the last run of each cell found best of each implementation.
 
     Args:
         path: A CSV file with COLUMNS, the config as tables show it; None: nothing is known or kept.
@@ -66,11 +69,13 @@ class Known:
             place = Place(rows, cols, workload.row_padding, workload.dtype, cache, name)
             self._configs[place] = text
         if self._path is not None:
-            with self._path.open("w", encoding="utf-8", newline="") as file:
+            written = self._path.with_suffix(".new")
+            with written.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(COLUMNS)
                 for place in sorted(self._configs, key=_order):
                     writer.writerow([*astuple(place), self._configs[place]])
+            written.replace(self._path)
 
 
 def _config(text: str) -> Config:

@@ -178,6 +178,27 @@ def test_a_cell_begins_with_the_best_configs_of_earlier_runs(
     assert [config for config, _ in waiting] == [default, best, wide, near]
 
 
+def test_what_is_known_of_the_h200_is_of_the_kernels_of_now(
+    module: Callable[[str], ModuleType],
+) -> None:
+    operator = load_operator(ROOT / "kernels" / "rmsnorm")
+    with (ROOT / "benchmarks" / "best-configs.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    known = module("kernels_known").Known(ROOT / "benchmarks" / "best-configs.csv")
+    for row in rows:
+        workload = operator.workload((int(row["rows"]), int(row["cols"])), row["dtype"])
+        implementation = operator.implementation(row["implementation"])
+        dims = operator.dimensions(workload)
+        grid = implementation.parameters(dims)
+        space = module("kernels_search").Space(implementation, dims, H200, grid)
+        [config] = [
+            each
+            for each in known.configs(workload, implementation.name)
+            if config_text(each) == row["config"]
+        ][:1]
+        assert space.is_legal(config), row
+
+
 def test_each_climb_tries_what_is_untried_near_the_best(
     module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,10 @@ EVERY = [
     for implementation in load_operator(KERNELS / operator).implementations
 ]
 EDGE_SHAPES = [(1, 1), (3, 13), (33, 257), (1, 4096), (1024, 4096), (65536, 64)]
-LONG_SHAPES = [(1, 16384), (3, 20001), (2, 65536), (1, 262144), (1, 1_048_576)]
+LONG_SHAPES = [
+    *((1, 16384), (3, 20001), (2, 65536), (1, 262144), (1, 1_048_576)),
+    *((1, 32776), (2, 65544), (1, 76800), (1, 131_080), (1, 151_936), (1, 152_064), (1, 600_000)),
+]
 # Parameters that only say how much of a row is kept, or how many rows a block takes: the kernel
 # is compiled for what follows from them.
 DERIVED: dict[str, tuple[set[str], set[str]]] = {
@@ -64,10 +67,15 @@ def facts(wave_size: int = 32, max_grid_x: int = 2**31 - 1) -> DeviceFacts:
 
 
 def violation(
-    operator: Operator, name: str, config: Config, shape: tuple[int, ...], device: DeviceFacts
+    operator: Operator,
+    name: str,
+    config: Config,
+    shape: tuple[int, ...],
+    device: DeviceFacts,
+    dtype: str = "float32",
 ) -> str:
     implementation = operator.implementation(name)
-    dims = operator.dimensions(operator.workload(shape))
+    dims = operator.dimensions(operator.workload(shape, dtype))
     found = first_violation(config, dims, device, implementation.constraints)
     return str(found or "")
 
@@ -89,11 +97,14 @@ def rmsnorm() -> Operator:
 def test_defaults_are_in_the_space_and_legal(operator_name: str, name: str, wave_size: int) -> None:
     operator = load_operator(KERNELS / operator_name)
     implementation = operator.implementation(name)
-    for shape in [*EDGE_SHAPES, *(LONG_SHAPES if takes_long_rows(implementation) else ())]:
-        dims = operator.dimensions(operator.workload(shape))
+    shapes = [*EDGE_SHAPES, *(LONG_SHAPES if takes_long_rows(implementation) else ())]
+    for shape, dtype in itertools.product(shapes, operator.tolerances):
+        dims = operator.dimensions(operator.workload(shape, dtype))
         default = implementation.default(dims, facts(wave_size))
-        assert default in list(grid_configs(implementation.parameters(dims)))
-        found = violation(operator, name, default, shape, facts(wave_size))
+        grid = implementation.parameters(dims)
+        assert default.keys() == grid.keys()
+        assert all(value in grid[parameter] for parameter, value in default.items())
+        found = violation(operator, name, default, shape, facts(wave_size), dtype)
         if name == "triton-loop" and next_power_of_two(dims["cols"]) <= 512:
             assert found.startswith("loop_needed: ")  # its smallest block holds such a row
         elif name in OF_LONG_ROWS and dims["cols"] < 16384:

@@ -142,8 +142,9 @@ __device__ inline void store_once(const Vector& value, Element* to) {
     }
 }
 
-// Begins to copy a vector, which only this thread needs, to LDS: past the registers where the device
-// can, so that many copies are under way at once.
+// Begins to copy a vector to LDS: past the registers where the device can, so that many copies are
+// under way at once. IS_READ_AGAIN: for other rows.
+template <bool IS_READ_AGAIN>
 __device__ inline void fetch(Vector* to, const Element* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && VECTOR_BYTES >= 4
 #if VECTOR_BYTES == 16
@@ -156,7 +157,7 @@ __device__ inline void fetch(Vector* to, const Element* from) {
     // address in LDS relative to a uniform register wrongly (32784x2047 in BF16: illegal instruction).
     asm volatile(COPY " [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(VECTOR_BYTES) : "memory");
 #else
-    *to = load_once(from);
+    *to = IS_READ_AGAIN ? load_again(from) : load_once(from);
 #endif
 }
 

@@ -7,6 +7,7 @@ where a search begins; it corrects them by what it measures.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from tuner.domain.identity import Config
 
@@ -46,88 +47,93 @@ EARLY = {0: 0.02, 1: 0.1, 2: 0.0}  # weights late, in registers, in LDS
 WRONG_STREAM = 0.03
 
 
+class ThreadsPart(NamedTuple):
+    """What a thread has of a row, in vectors.
+
+    Attributes:
+        steps: All of them.
+        kept: Those it keeps in registers.
+        shared: Those it keeps in LDS.
+        vector_bytes: Size of one.
+    """
+
+    steps: int
+    kept: int
+    shared: int
+    vector_bytes: int
+
+    @property
+    def again(self) -> int:
+        """Those it reads again."""
+        return self.steps - self.kept - self.shared
+
+
 def access_cost(access_bytes: int, lanes: int) -> float:
     """Return the cost of accesses narrower than they could be, or less than a line at once."""
     narrow = NARROW_LOADS[access_bytes]
     return narrow + SPLIT_LINE * max(0.0, math.log2(LINE_BYTES / (lanes * access_bytes)))
 
 
-def registers_of(config: Config, kept: int, shared: int, access_bytes: int) -> int:
+def registers_of(config: Config, part: ThreadsPart) -> int:
     """Return about how many registers a thread needs.
 
     What is held stays in the arrays' type; weights loaded early to registers are as much again.
     """
-    vectors = kept + (kept + shared if config["EARLY"] == 1 else 0)
-    return OWN_REGISTERS - (-vectors * access_bytes // REGISTER_BYTES)
+    vectors = part.kept + (part.kept + part.shared if config["EARLY"] == 1 else 0)
+    return OWN_REGISTERS - (-vectors * part.vector_bytes // REGISTER_BYTES)
 
 
-def wide_load_cost(
-    config: Config, steps: int, kept: int, shared: int, lanes: int, item_bytes: int
-) -> float:
+def spill_cost(registers: int, block: int) -> float:
+    """Return the cost of the registers that a thread of a block does not get."""
+    return SPILLED_REGISTER * max(0, registers - UNIT_REGISTERS // max(block, BUSY_THREADS))
+
+
+def wide_load_cost(config: Config, part: ThreadsPart, lanes: int) -> float:
     """Return the cost of a kernel with wide loads that holds rows on chip.
 
     Args:
-        config: With BLOCK, VECTOR, EARLY and STREAM.
-        steps: Vectors a thread has of a row.
-        kept: Those it keeps in registers.
-        shared: Those it keeps in LDS.
+        config: With BLOCK, EARLY and STREAM.
+        part: What a thread has of a row.
         lanes: Threads that read one row side by side.
-        item_bytes: Of an element.
     """
-    access_bytes, block = int(config["VECTOR"]) * item_bytes, int(config["BLOCK"])
-    registers = registers_of(config, kept, shared, access_bytes)
-    room = UNIT_REGISTERS // max(block, BUSY_THREADS)
-    again = steps - kept - shared
-    again_bytes = again * block * access_bytes
+    block = int(config["BLOCK"])
+    again_bytes = part.again * block * part.vector_bytes
     return (
-        (REREAD_TOLD if config["STREAM"] == 2 else REREAD) * again / steps
+        (REREAD_TOLD if config["STREAM"] == 2 else REREAD) * part.again / part.steps
         + FAR_REREAD * max(0.0, math.log2(max(1, again_bytes) / NEAR_BYTES))
-        + THREADS_VECTOR * steps
-        + HELD_IN_LDS * shared / steps
-        + access_cost(access_bytes, lanes)
-        + SPILLED_REGISTER * max(0, registers - room)
+        + THREADS_VECTOR * part.steps
+        + HELD_IN_LDS * part.shared / part.steps
+        + access_cost(part.vector_bytes, lanes)
+        + spill_cost(registers_of(config, part), block)
     )
 
 
-def split_row_cost(
-    config: Config,
-    steps: int,
-    kept: int,
-    shared: int,
-    item_bytes: int,
-    lds_bytes: int,
-    unit_lds_bytes: int,
-) -> float:
+def split_row_cost(config: Config, part: ThreadsPart, lds_bytes: int, unit_lds_bytes: int) -> float:
     """Return the cost of a kernel whose rows are shared by blocks that wait for each other.
 
     Args:
-        config: With BLOCK, VECTOR, EARLY and STREAM.
-        steps: Vectors a thread has of a row.
-        kept: Those it keeps in registers.
-        shared: Those it keeps in LDS.
-        item_bytes: Of an element.
+        config: With BLOCK, EARLY and STREAM.
+        part: What a thread has of a row.
         lds_bytes: Dynamic LDS of a block.
         unit_lds_bytes: LDS of a multiprocessor or compute unit.
     """
-    access_bytes, block = int(config["VECTOR"]) * item_bytes, int(config["BLOCK"])
-    registers = registers_of(config, kept, shared, access_bytes)
+    block, registers = int(config["BLOCK"]), registers_of(config, part)
     limits = (
         UNIT_THREADS // block,
         UNIT_BLOCKS,
         UNIT_REGISTERS // (registers * block),
         unit_lds_bytes // (lds_bytes + BLOCKS_OWN_LDS_BYTES),
     )
-    threads = max(1, min(limits)) * block  # of a multiprocessor
-    again = steps - kept - shared
-    again_bytes = again * threads * access_bytes
-    held_bytes = (kept + shared) * threads * access_bytes
+    unit_bytes = max(1, min(limits)) * block * part.vector_bytes  # a vector of each of its threads
+    again_bytes = part.again * unit_bytes
+    held_bytes = (part.kept + part.shared) * unit_bytes
     return (
-        SPLIT_REREAD * again / steps
+        SPLIT_REREAD * part.again / part.steps
         + SPLIT_FAR_REREAD * max(0.0, math.log2(max(1, again_bytes) / SPLIT_NEAR_BYTES))
-        + (0.0 if again else 0.5 * math.log1p((NEEDED_BYTES / held_bytes) ** 2))
-        + SPLIT_IN_LDS * shared / steps
+        + (0.0 if part.again else 0.5 * math.log1p((NEEDED_BYTES / held_bytes) ** 2))
+        + SPLIT_IN_LDS * part.shared / part.steps
         + EARLY[int(config["EARLY"])]
-        + (WRONG_STREAM if config["STREAM"] != (0 if shared else 2) else 0.0)
-        + access_cost(access_bytes, block)
-        + SPILLED_REGISTER * max(0, registers - UNIT_REGISTERS // max(block, BUSY_THREADS))
+        + (WRONG_STREAM if config["STREAM"] != (0 if part.shared else 2) else 0.0)
+        + access_cost(part.vector_bytes, block)
+        + spill_cost(registers, block)
     )

@@ -54,7 +54,7 @@ __device__ inline void load(Held& held, const Share& share, const Element* x, co
 #pragma unroll 8
     for (int place = 0; place < SHARED; ++place) {
         if (in_row(share, KEPT + place)) {
-            fetch(held.shared + place * BLOCK, share.x + (KEPT + place) * STRIDE);
+            fetch<false>(held.shared + place * BLOCK, share.x + (KEPT + place) * STRIDE);
         }
     }
     end_batch();
@@ -71,7 +71,7 @@ __device__ inline void load(Held& held, const Share& share, const Element* x, co
 #pragma unroll 8
     for (int step = 0; step < (EARLY == 2 ? HELD : 0); ++step) {
         if (in_row(share, step)) {
-            fetch(held.shared + (SHARED + step) * BLOCK, share.w + step * STRIDE);
+            fetch<true>(held.shared + (SHARED + step) * BLOCK, share.w + step * STRIDE);
         }
     }
     end_batch();

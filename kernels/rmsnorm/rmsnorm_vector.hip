@@ -16,7 +16,7 @@
 //   EARLY    load the weights of the vectors that stay before the reduction, 1: to registers, 2: to LDS
 //            (where rows are not ragged)
 //   STREAM   1: the caches are asked not to keep results; 2: nor the row, but for what is read
-//            again, the first time
+//            again, the first time, and what NVIDIA's GPUs copy to LDS
 //   STAGGER  see stagger.h
 //
 // BLOCK / LANES rows go through a block at a time. Row offsets are 64 bits wide; strides are elements

@@ -1,7 +1,8 @@
 // The blocks that a launch starts with would all read, then all sum, then all write, while the memory
 // has nothing to do in between, until chance has set them apart. So each begins when the memory, at
-// STAGGER bytes a clock cycle, has delivered what the blocks before it read. Later blocks begin when
-// others end, not together. The including file defines STAGGER; 0: they all begin at once.
+// STAGGER bytes a clock cycle, has delivered what the blocks before it read. Which blocks a launch
+// starts with is not known here: those of the first STAGGERED_BYTES wait, also if they begin late, and
+// no others. The including file defines STAGGER; 0: they all begin at once.
 #pragma once
 
 // What a large GPU holds of rows at once (an H200: up to some 25 MB in registers and LDS).

@@ -121,13 +121,17 @@ def check_stages(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
     return ""
 
 
+def leaves_one_out(cols: int, parts: int, block: int) -> bool:
+    """Tell whether a part of a row gets no column."""
+    return -(-cols // (parts * block)) * block * (parts - 1) >= cols
+
+
 def check_long_row(config: Config, dims: Dims, _facts: DeviceFacts) -> str:
     """Sharing a row pays off where it is long, and no part may be without columns."""
     cols, parts, block = dims["cols"], int(config["PARTS"]), int(config["BLOCK_SIZE"])
     if cols < SPLIT_FROM_COLS:
         return f"{cols} columns < {SPLIT_FROM_COLS}: one program does the row"
-    width = -(-cols // (parts * block)) * block
-    if width * (parts - 1) >= cols:
+    if leaves_one_out(cols, parts, block):
         return f"PARTS {parts} * BLOCK_SIZE {block}: some of them get no column"
     return ""
 
@@ -164,11 +168,8 @@ def rows_default(dims: Dims, facts: DeviceFacts) -> Config:
     """About 2048 elements a program."""
     block = next_power_of_two(dims["cols"])
     rows = min(16, max(2, 2048 // block))
-    return {
-        "ROWS": rows,
-        "BLOCK_SIZE": block,
-        "num_warps": min(8, usual_warps(rows * block, facts)),
-    }
+    warps = min(8, usual_warps(rows * block, facts))
+    return {"ROWS": rows, "BLOCK_SIZE": block, "num_warps": warps}
 
 
 def turns_parameters(dims: Dims) -> Grid:
@@ -207,8 +208,10 @@ def loop_default(dims: Dims, facts: DeviceFacts) -> Config:
 
 
 def split_default(dims: Dims, facts: DeviceFacts) -> Config:
-    """About 16384 columns a part, in blocks of 2048."""
+    """About 16384 columns a part, in blocks of 2048; more where a part would get none."""
     parts = min(MOST_PARTS, max(2, next_power_of_two(dims["cols"]) // 16_384))
+    while parts > 2 and leaves_one_out(dims["cols"], parts, 2048):
+        parts //= 2
     return {"PARTS": parts, "BLOCK_SIZE": 2048, "num_warps": max(4, usual_warps(2048, facts))}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tuner.domain.identity import Config
+from tuner.domain.space import first_violation
 from tuner.domain.space import Grid
 from tuner.domain.space import next_power_of_two
 from tuner.operator import Constraint
@@ -15,20 +16,21 @@ from tuner.operator import Implementation
 from tuner.operator import LaunchGeometry
 
 from .costs import split_row_cost
+from .costs import ThreadsPart
 from .costs import wide_load_cost
 
 FLOAT_BYTES = 4
 ACCESS_BYTES = 16  # the widest access of a thread on every device here
 OWN_LDS_BYTES = 512  # 2 * 32 floats for the sums of waves, 2 * 32 words for those of parts
 SPLIT_FROM_COLS = 16_384
-MOST_COLS = 2**30  # columns are counted in 32 bits, with a block's to spare
+MOST_COLS = 2**30 - 1  # twice as many are counted in 32 bits, with an edge's to spare
 MOST_PARTS = 32
 DEFAULT_PART_BYTES = 32_768  # of a row, a block: 256 threads with 32 registers of it
 # Weights that a thread has in registers while it waits: 64 of them.
 MOST_EARLY_BYTES = 256
 EARLY_IN_LDS = 2
-# Bytes a clock cycle. An H200's memory delivers about 2200 at 1.98 GHz, a Radeon RX 9070 XT's 220
-# at 2.97 GHz (from data sheets).
+# Bytes a clock cycle. An H200 copies 2120 at 1.98 GHz (measured); a Radeon RX 9070 XT's memory has
+# 215 at 2.97 GHz (data sheet).
 STAGGERS = (0, 256, 1536, 2048)
 UNSTAGGERED = 0.02  # of the time: H200, 2026-12-04, 1 to 3 % where the best is about 2048
 STAGGERED_ROW_BYTES = 32_768  # shorter rows have gone when the last blocks of a launch begin
@@ -98,9 +100,9 @@ def staggers(dims: Dims) -> tuple[int, ...]:
     return STAGGERS if dims["cols"] * dims["item_bytes"] >= STAGGERED_ROW_BYTES else (0,)
 
 
-def default_stagger(dims: Dims, facts: DeviceFacts | None) -> int:
+def default_stagger(dims: Dims, facts: DeviceFacts) -> int:
     """What was fastest on an H200 (2026-12-04), for NVIDIA's GPUs; no other was measured."""
-    return staggers(dims)[-1] if facts is not None and facts.kind == "cuda" else 0
+    return staggers(dims)[-1] if facts.kind == "cuda" else 0
 
 
 def constants_of(*names: str, **fixed: int) -> Callable[[Config, Dims], Config]:
@@ -217,9 +219,7 @@ def split_parameters(dims: Dims) -> Grid:
 
     A row too short to be shared has one config, whose refusal says so.
     """
-    if dims["cols"] < SPLIT_FROM_COLS:
-        return {name: (value,) for name, value in split_default(dims).items()}
-    return {
+    grid: Grid = {
         "PARTS": (2, 4, 8, 16, 32),
         "BLOCK": (128, 256, 512, 1024),
         "VECTOR": vectors(dims),
@@ -229,28 +229,41 @@ def split_parameters(dims: Dims) -> Grid:
         "STREAM": (0, 1, 2),
         "STAGGER": staggers(dims),
     }
+    is_short = dims["cols"] < SPLIT_FROM_COLS
+    return {name: values[:1] for name, values in grid.items()} if is_short else grid
 
 
-def split_default(dims: Dims, facts: DeviceFacts | None = None) -> Config:
+def split_default(dims: Dims, facts: DeviceFacts) -> Config:
     """About 32 KiB of a row a block of 256 threads, in registers, and the weights in LDS.
 
-    H200, 2026-12-04, float32 and bfloat16, 64 M elements, 65536 to 262144 columns: within 3 % of
-    the best of some 550 configs; 7 % at 262144 in float32. Beyond MOST_PARTS times 32 KiB there are
-    512 threads, and what their registers don't hold is read again.
+    H200, 2026-12-04, float32 and bfloat16, 64 M elements, 65536 to 262144 columns (powers of two):
+    within 3 % of the best of some 550 configs; 7 % at 262144 in float32. Beyond MOST_PARTS times 32
+    KiB there are 512 threads, and what their registers don't hold is read again. Where a rule
+    refuses that, as a part would get no column: the first near it that none refuses.
     """
+    if dims["cols"] < SPLIT_FROM_COLS:
+        return {name: values[0] for name, values in split_parameters(dims).items()}
     row_bytes = dims["cols"] * dims["item_bytes"]
-    fits = row_bytes <= MOST_PARTS * DEFAULT_PART_BYTES
-    vector = widest_vector(dims)
-    return {
-        "PARTS": min(MOST_PARTS, max(2, next_power_of_two(-(-row_bytes // DEFAULT_PART_BYTES)))),
-        "BLOCK": 256 if fits else 512,
-        "VECTOR": vector,
-        "FLOATS": 32,
-        "LDS": 0,
-        "EARLY": EARLY_IN_LDS if fits and not is_ragged(vector, dims) else 0,
-        "STREAM": 2,
-        "STAGGER": default_stagger(dims, facts),
-    }
+    most_parts = min(MOST_PARTS, max(2, next_power_of_two(-(-row_bytes // DEFAULT_PART_BYTES))))
+    blocks = (256, 128) if row_bytes <= MOST_PARTS * DEFAULT_PART_BYTES else (512, 256)
+    configs: list[Config] = [
+        {
+            "PARTS": parts,
+            "BLOCK": block,
+            "VECTOR": widest_vector(dims),
+            "FLOATS": floats,
+            "LDS": 0,
+            "EARLY": early,
+            "STREAM": 2,
+            "STAGGER": default_stagger(dims, facts),
+        }
+        for block in blocks
+        for parts in (most_parts, max(2, most_parts // 2), max(2, most_parts // 4))
+        for floats in (32, 64, 16)
+        for early in (EARLY_IN_LDS, 0)
+    ]
+    legal = (each for each in configs if first_violation(each, dims, facts, SPLIT_RULES) is None)
+    return next(legal, configs[0])
 
 
 def split_geometry(config: Config, dims: Dims) -> LaunchGeometry:
@@ -301,33 +314,27 @@ VECTOR_RULES = (
 
 def start_cost(config: Config, dims: Dims, facts: DeviceFacts) -> float:
     """What it costs that the blocks of a launch begin together, or too late."""
-    is_late = 2 * int(config["STAGGER"]) < default_stagger(dims, facts)
-    return UNSTAGGERED if is_late else 0.0
+    is_far_off = 2 * int(config["STAGGER"]) < default_stagger(dims, facts)  # 0: all at once
+    return UNSTAGGERED if is_far_off else 0.0
+
+
+def threads_part(config: Config, dims: Dims) -> ThreadsPart:
+    """What a thread has of a row, in vectors."""
+    here = kept(config, dims), shared(config, dims)
+    return ThreadsPart(steps(config, dims), *here, vector_bytes(config, dims))
 
 
 def vector_prior(config: Config, dims: Dims, facts: DeviceFacts) -> float:
     """What reading a row twice, narrow or split loads, spilled registers and a wrong start cost."""
-    return start_cost(config, dims, facts) + wide_load_cost(
-        config,
-        steps(config, dims),
-        kept(config, dims),
-        shared(config, dims),
-        lanes(config),
-        dims["item_bytes"],
-    )
+    part = threads_part(config, dims)
+    return start_cost(config, dims, facts) + wide_load_cost(config, part, lanes(config))
 
 
 def split_prior(config: Config, dims: Dims, facts: DeviceFacts) -> float:
     """The same, and what it costs that few blocks wait side by side."""
-    return start_cost(config, dims, facts) + split_row_cost(
-        config,
-        steps(config, dims),
-        kept(config, dims),
-        shared(config, dims),
-        dims["item_bytes"],
-        lds_bytes(config, dims),
-        facts.max_shared_bytes,
-    )
+    part = threads_part(config, dims)
+    cost = split_row_cost(config, part, lds_bytes(config, dims), facts.max_shared_bytes)
+    return start_cost(config, dims, facts) + cost
 
 
 HIP_VECTOR = Implementation(

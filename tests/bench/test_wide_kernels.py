@@ -108,6 +108,13 @@ VECTORS = [
         (4, 4), BF16,
     ),
     ((33, 1000), {"LANES": 128, "VECTOR": 4, "FLOATS": 0, "LDS": 1, "EARLY": 2}, (0, 2)),
+    # Several rows a block, none of them missing.
+    ((32, 1000), {"LANES": 64, "VECTOR": 4, "FLOATS": 16, "EARLY": 1}, (4, 0)),
+    (
+        (32, 1000),
+        {"LANES": 64, "VECTOR": 4, "FLOATS": 8, "LDS": 1, "EARLY": 2, "TURNS": 4},
+        (2, 2),
+    ),
     # A copy to LDS with a cache policy was an illegal instruction on an H200 (access.h).
     (
         (9, 2047),

@@ -285,7 +285,7 @@ def test_proposing_stays_cheap_at_many_trials() -> None:
         search.tell(config, space.time_us(config))
         asked += 1
     assert asked == 1000
-    assert (time.process_time() - started) / asked < 0.02  # as a TPE sampler takes; not a benchmark
+    assert (time.process_time() - started) / asked < 0.005
 
 
 # --- Optuna's Gaussian process
