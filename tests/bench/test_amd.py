@@ -361,6 +361,7 @@ class TestRealRocm:
 
     def test_every_shipped_hip_kernel_compiles(self, run: Any) -> None:
         told = run(
+            "from tuner.api.machine import facts_of_architecture\n"
             "from tuner.bench.devices.amd import compile_hip_for\n"
             "from tuner.bench.languages.hip import hip_source\n"
             "from tuner.operator import load_operator\n"
@@ -370,7 +371,8 @@ class TestRealRocm:
             "    for each in operator.implementations:\n"
             "        if each.language == 'hip':\n"
             "            source, workload = operator.source(each), operator.workload((3, 16384))\n"
-            "            config = each.default(operator.dimensions(workload), None)\n"
+            "            facts = facts_of_architecture('gfx1030')\n"
+            "            config = each.default(operator.dimensions(workload), facts)\n"
             "            kernel = operator.kernel(each, source, config, workload)\n"
             "            code = compile_hip_for(hip_source(kernel), 'gfx1030')\n"
             "            assert source.entry.encode() in code.content\n"
